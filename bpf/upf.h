@@ -203,6 +203,9 @@ INLINE int plan_rule_srv6(struct xdp_md *ctx, struct packet *p, struct forwardin
 	p->args = args_mob(rule->qfi & 0x3f, rule->qfi >> 6 & 1, rule->teid);
 	p->args_at = f->args_at;
 	if (f->kind == FORWARD_POLICY) {
+		if (!f->index)
+			return REASON_NO_CLASS_POLICY;
+		p->class_index = f->class;
 		reason = plan_policy(ctx, p, f->index, 0);
 		if (reason)
 			return reason;

@@ -412,15 +412,17 @@ struct forwarding {
 	struct in6 remote; /* IPv4-mapped for IPv4 */
 	struct in6 source;
 	__u32 adjacency; /* of remote, or of the policy: 0 where the route is looked up */
-	__u32 index; /* kernel table id, or sr_policy */
 	__u32 slice; /* slice_counter, slice_meter; 0: none */
-	__u8 kind;
-	__u8 ipv4; /* 1: remote is IPv4 */
-	__u8 tos, tos_mask;
+	/* one word: of FORWARD_POLICY it changes when a policy of the class becomes valid or not */
+	__u32 index; /* kernel table id, or sr_policy (0: the class is strict, and has none) */
+	__u8 class; /* class_counter, of FORWARD_POLICY; 0: none */
 	__u8 internal; /* 1: may reach UEs, this node, protected prefixes */
 	__u8 args_at; /* bits before Args.Mob.Session in the last segment; 0: none */
 	__u8 control; /* 1: to a control plane, by GTP-U without a PDU Session Container */
-	__u8 pad[5];
+	__u8 kind;
+	__u8 ipv4; /* 1: remote is IPv4 */
+	__u8 tos, tos_mask;
+	__u8 pad[4];
 	__u64 ue_group; /* of the UE whose packets leave by a table (enum ue_to_ue); 0: none */
 };
 

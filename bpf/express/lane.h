@@ -19,6 +19,7 @@ struct express {
 	__u32 port_flags;    /* and EXPRESS_FLAGS */
 	__u32 access;
 	__u32 rule; /* index, of a session */
+	__u32 class; /* class_counter, of its forwarding; 0: none */
 };
 
 /* Beside a port's flags: the frame has a VLAN tag; it has octets behind the IP packet, because it
@@ -239,6 +240,8 @@ INLINE int express_leave(struct express *x)
 		count_at(x->sid, x->length);
 	if (x->list)
 		count_at(x->list, x->list_length);
+	if (x->class)
+		count(&class_counter, x->class, x->list_length);
 	if (x->tunnel)
 		volume_add(x->tunnel, x->tunnel_length);
 	if (x->slice)

@@ -176,6 +176,7 @@ INLINE int express_rule_segment(struct xdp_md *ctx, struct express *x, struct fo
 {
 	if (!express_whole(f->args_at, ARGS_MOB_LEN))
 		return 0;
+	x->class = f->class;
 	if (f->kind != FORWARD_SRV6)
 		return policy && express_encaps(ctx, x, policy, h, x->length - kept) != NOT_TAKEN;
 	x->hop = express_shared(f->adjacency, h->hash, kept + IPV6_LEN);

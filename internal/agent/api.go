@@ -124,7 +124,8 @@ type PDRStatus struct {
 
 // PDRPolicy is an SR policy as packets of a PDR meet it.
 type PDRPolicy struct {
-	Name     string     `json:"name"`
+	Name     string     `json:"name"`            // empty: the class is strict and has none, so that they are dropped
+	Class    string     `json:"class,omitempty"` // traffic class of the packets; empty: none
 	Color    uint32     `json:"color,omitempty"`
 	Endpoint netip.Addr `json:"endpoint,omitzero"`
 	// Verdict is on the candidate path that the policy has.

@@ -12,6 +12,7 @@ import (
 	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/kube"
 	"github.com/culvert-net/culvert/internal/plural"
+	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
 // Classes are the traffic classes, with what they carried.
@@ -40,19 +41,18 @@ func classStatus(t *plan.Tables, v class.Class) ClassStatus {
 		}
 	}
 	without, lost := map[netip.Addr]bool{}, map[string]string{}
-	for _, key := range slices.Sorted(maps.Keys(t.Steering)) {
-		e := t.Steering[key]
-		best := t.Policies[e.Policy]
-		if e.Policy == "" || !v.Match.To(e.Prefix) {
+	for key, to := range destinationsOf(t, &v) {
+		if !to.best.Endpoint.IsValid() {
+			lost[key] = fmt.Sprintf("policy %s has no endpoint", to.best.Name)
 			continue
 		}
-		name, leads := valid[best.Endpoint]
+		name, leads := valid[to.best.Endpoint]
 		if !leads {
-			without[best.Endpoint] = true
+			without[to.best.Endpoint] = true
 			continue
 		}
 		by := t.Policies[name]
-		if why := class.Lost(&by, &best, e.Steering, t.Ends().Lost); why != "" {
+		if why := to.lost(&by); why != "" {
 			lost[key] = fmt.Sprintf("policy %s: %s", name, why)
 		}
 	}
@@ -75,6 +75,32 @@ func classStatus(t *plan.Tables, v class.Class) ClassStatus {
 		s.Problem = fmt.Sprintf("%s: to %s%s %s", lost[first], first, others, what)
 	}
 	return s
+}
+
+// destination is where packets of a class may go.
+type destination struct {
+	best srpolicy.Policy // theirs without the class
+	// lost says why they must not take another policy to the same endpoint; empty: they may.
+	lost func(by *srpolicy.Policy) string
+}
+
+// destinationsOf lists where packets of a class may go: by the names of steering entries, or of
+// slices and their policies.
+func destinationsOf(t *plan.Tables, v *class.Class) map[string]destination {
+	out := map[string]destination{}
+	for flow, way := range t.SessionWays {
+		if way.Class == v.Name {
+			best := t.Policies[flow.Policy]
+			out[fmt.Sprintf("slice %s by %s", flow.Slice, flow.Policy)] = destination{best, func(by *srpolicy.Policy) string { return class.LostSession(by, &best) }}
+		}
+	}
+	for key, e := range t.Steering {
+		if v.Match.Kind() != class.SourceSession && e.Policy != "" && v.Match.To(e.Prefix) {
+			best := t.Policies[e.Policy]
+			out[key] = destination{best, func(by *srpolicy.Policy) string { return class.Lost(by, &best, e.Steering, t.Ends().Lost) }}
+		}
+	}
+	return out
 }
 
 // classVerdicts are those on the observed traffic classes. mu is held.

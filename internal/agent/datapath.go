@@ -231,8 +231,8 @@ func openDataPath(o dataplane.Options, state *bbolt.DB) (*dataPath, error) {
 			SessionSIDs: apply.Table[netip.Prefix, netip.Prefix]{Put: dp.SIDs.PutForSessions, Delete: dp.SIDs.DeleteForSessions},
 			Links:       apply.Table[ethernet.Link, ethernet.Link]{Put: dp.Links.Put, Delete: dp.Links.Delete},
 			Steering:    apply.Table[class.Entry, srpolicy.Steering]{Put: dp.Steering.PutClassified, Delete: dp.Steering.Delete},
-			SetClasses:  dp.Classes.Set,
-			SetPort:     dp.Ports.Set, DeletePort: dp.Ports.Delete,
+			SetClasses:  dp.Classes.Set, SetSessionWays: dp.Sessions.SetWays,
+			SetPort: dp.Ports.Set, DeletePort: dp.Ports.Delete,
 			Attach: dp.XDP.Attach, Detach: dp.XDP.Detach, Attached: dp.XDP.Attached,
 			Closing: apply.Closing{
 				Put:    func(p plan.Port) error { return dataplane.ClosePort(dp, closedPort(p)) },

@@ -70,6 +70,7 @@ type fakeDataPath struct {
 
 	spread      fakeSpread
 	sessionSIDs map[netip.Prefix]bool
+	sessionWays class.SessionWays
 	n6          map[ethernet.Link]bool
 }
 
@@ -99,8 +100,8 @@ func (f *fakeDataPath) joined() *dataPath {
 			SessionSIDs: apply.Table[netip.Prefix, netip.Prefix]{Put: f.PutSessionSID, Delete: f.DeleteSessionSID},
 			Links:       apply.Table[ethernet.Link, ethernet.Link]{Put: f.PutLink, Delete: f.DeleteLink},
 			Steering:    apply.Table[class.Entry, srpolicy.Steering]{Put: f.PutSteering, Delete: f.DeleteSteering},
-			SetClasses:  f.SetClasses,
-			SetPort:     f.SetPort, DeletePort: f.DeletePort,
+			SetClasses:  f.SetClasses, SetSessionWays: f.SetSessionWays,
+			SetPort: f.SetPort, DeletePort: f.DeletePort,
 			Attach: f.Attach, Detach: f.Detach, Attached: f.Attached, Closing: closingOf(f),
 			Uplinks:  apply.Table[int, int]{Put: f.AttachUplink, Delete: f.DetachUplink},
 			Members:  apply.Table[overlay.Member, overlay.Member]{Put: f.PutMember, Delete: f.DeleteMember},
@@ -325,6 +326,10 @@ func (f *fakeDataPath) ClassCounter(string) (counter.Counter, error) {
 
 func (f *fakeDataPath) SetClasses(names []string) error {
 	return f.do(func() error { f.classes = names; return nil }, "classes %s", strings.Join(names, " "))
+}
+
+func (f *fakeDataPath) SetSessionWays(ways class.SessionWays) error {
+	return f.do(func() error { f.sessionWays = ways; return nil }, "classes of sessions")
 }
 
 func (f *fakeDataPath) PutSteering(e class.Entry) error {

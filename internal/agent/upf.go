@@ -14,6 +14,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/agent/plan"
+	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane/n4"
 	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
@@ -242,7 +243,7 @@ func (a *Agent) Sessions(f SessionFilter) (list []SessionStatus, total int, err 
 		// One session comes with what the SMF said, and what each rule counted.
 		one := sessionStatus(v)
 		for _, p := range v.Volumes {
-			one.PDRs = append(one.PDRs, PDRStatus{p.PDR, p.Volume, v.Session.Words(v.Session.PDR(p.PDR)), a.core.policyOf(v.Policies[p.PDR])})
+			one.PDRs = append(one.PDRs, PDRStatus{p.PDR, p.Volume, v.Session.Words(v.Session.PDR(p.PDR)), a.core.policyOf(v.Flows[p.PDR])})
 		}
 		for _, u := range v.URRs {
 			one.URRs = append(one.URRs, URRStatus{u.URR, u.Sequence, u.Volume.Uplink, u.Volume.Downlink, u.Exhausted})
@@ -257,15 +258,17 @@ func (a *Agent) Sessions(f SessionFilter) (list []SessionStatus, total int, err 
 	return list, total, err
 }
 
-// policyOf is a policy as packets meet it; nil: no policy has that name.
-func (c *core) policyOf(name string) *PDRPolicy {
+// policyOf is the policy that a flow's packets take, as they meet it; nil: they take none.
+func (c *core) policyOf(f class.SessionFlow) *PDRPolicy {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
+	way := c.writer.Tables.SessionWays.Of(f)
+	name := way.Policy
 	p, there := c.writer.Tables.Policies[name]
-	if !there {
+	if !there && way.Class == "" {
 		return nil
 	}
-	out := &PDRPolicy{Name: name, Color: p.Color, Endpoint: p.Endpoint}
+	out := &PDRPolicy{Name: name, Class: way.Class, Color: p.Color, Endpoint: p.Endpoint}
 	if verdicts := c.writer.Tables.Verdicts[name]; len(verdicts) > 0 {
 		out.Verdict = verdicts[0]
 	}

@@ -17,6 +17,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/dataplane/reason"
 	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
@@ -149,7 +150,7 @@ func TestUserPlane(t *testing.T) {
 	}
 	dp.log()
 	apply(byPolicy)
-	if f := d.uplink(t); f.Kind != datapath.ForwardPolicy || f.Policy != "south" || len(dp.sessionSIDs) != 0 {
+	if f := d.uplink(t); f.Kind != datapath.ForwardPolicy || f.Flow.Policy != "south" || len(dp.sessionSIDs) != 0 {
 		t.Errorf("by a policy: %+v, SIDs %v", f, dp.sessionSIDs)
 	}
 	if changes, err := d.Apply(t.Context(), parse(t, withN9(byGTPU)), true); err != nil || len(changes) != 1 || changes[0].Kind != desired.KindSlice {
@@ -201,7 +202,7 @@ func TestUserPlane(t *testing.T) {
 	}
 	dp.sessions = nil // as if the pins had gone
 	d = prepareUserPlane(t, dir, byPolicy, dp).start(t, links("eth0", "eth1"))
-	if f := d.uplink(t); f.Policy != "south" {
+	if f := d.uplink(t); f.Flow.Policy != "south" {
 		t.Errorf("after a restart: %+v", f)
 	}
 	before := c.Groups()[0]
@@ -337,12 +338,15 @@ func TestSessionsAreReadMeanwhile(t *testing.T) {
 	d.start(t, links("eth0", "eth1"))
 }
 
-// The packets of a session's rules take the policies of their QoS flows. The session names them,
+// The packets of a session's rules take the policies of their classes. The session names them,
 // and the candidate path that they have.
 func TestPoliciesOfASession(t *testing.T) {
 	dp, dir := newFake(), t.TempDir()
-	const n9 = "{transport: srv6, mode: enhanced, uplink_policy: south, downlink_policy: north, qos_flows: [{qfis: [QFI], uplink_policy: north}]}"
-	file := strings.Replace(withN9(n9), `{name: north,`, `{name: north, color: 100, endpoint: "fc00:3::9",`, 1)
+	const n9 = "{transport: srv6, mode: enhanced, uplink_policy: south, downlink_policy: north}"
+	file := strings.NewReplacer(`{name: north, `, `{name: north, color: 100, endpoint: "fc00:3::9", `,
+		`{name: south, `, `{name: south, color: 10, endpoint: "fc00:3::9", `, `"fc00:2::1"`, `"fc00:2::1", "fc00:3::1"`).Replace(withN9(n9)) +
+		"traffic_classes: [{name: voice, color: 100, match: {slices: [SLICE], qfis: [QFI]}}]\n"
+	file = strings.Replace(file, "SLICE", "a", 1)
 	d := prepareUPF(t, dir, strings.Replace(file, "QFI", "9", 1), dp).start(t, towards("fc00:2::/32", "fc00:3::/32", "fc00:4::/32"))
 	c := dial(t)
 	if _, err := c.Associate(t.Context()); err != nil {
@@ -390,17 +394,36 @@ func TestPoliciesOfASession(t *testing.T) {
 	}
 	apply(strings.Replace(file, "QFI", "8", 1))
 	check("another flow", "south", own)
-	apply(strings.Replace(file, "QFI", "9", 1) + `candidate_paths: [{name: spare, policy: north, preference: 200, segment_lists: [{segments: ["fc00:4::1"]}]}]`)
+	apply(strings.Replace(file, "QFI", "9", 1) + `candidate_paths: [{name: spare, policy: north, preference: 200, segment_lists: [{segments: ["fc00:4::1", "fc00:3::1"]}]}]`)
 	check("another path", "north", srpolicy.Verdict{Path: "spare", Preference: 200, Valid: true, Active: true})
-	d.watcher.options.OnChange(towards("fc00:2::/32"))
-	d.says(t, "its last path is gone", func() bool {
+	// Without a valid path the slice's policy is taken, or none.
+	policies := func() (up, down *PDRPolicy) {
 		for _, pdr := range session().PDRs {
-			if v := pdr.Policy.Verdict; v.Valid || !strings.Contains(v.Why, "no route") {
-				return false
+			if strings.HasPrefix(pdr.Words, "uplink") {
+				up = pdr.Policy
+			} else {
+				down = pdr.Policy
 			}
 		}
-		return true
+		return up, down
+	}
+	d.watcher.options.OnChange(towards("fc00:2::/32"))
+	d.says(t, "its last path is gone", func() bool {
+		up, down := policies()
+		return up.Name == "south" && up.Class == "voice" && up.Verdict.Valid &&
+			down.Name == "north" && !down.Verdict.Valid && strings.Contains(down.Verdict.Why, "no route")
 	})
+	apply(strings.NewReplacer("QFI", "9", "color: 100, match", "color: 100, strict: true, match").Replace(file))
+	if up, _ := policies(); up.Name != "" || up.Class != "voice" {
+		t.Errorf("strict: %+v", up)
+	}
+	list, err := d.Classes()
+	if want := "no valid policy of color 100 leads to 1 of its endpoints: there its packets are dropped"; err != nil || len(list) != 1 || list[0].Problem != want {
+		t.Errorf("classes: %+v, %v", list, err)
+	}
+	if way := dp.sessionWays[class.SessionFlow{Slice: "a", Policy: "south", QFI: 9}]; way != (class.Way{Class: "voice"}) {
+		t.Errorf("the data path has %+v", dp.sessionWays)
+	}
 	apply(withN9(byGTPU))
 	if one := session(); one.PDRs[0].Policy != nil || one.PDRs[1].Policy != nil {
 		t.Errorf("by GTP-U: %+v", one.PDRs)

@@ -20,6 +20,9 @@ const MaxColumns = 15
 // MaxVLAN is the highest VLAN ID (IEEE 802.1Q).
 const MaxVLAN = 4094
 
+// MaxQFI is the highest QoS Flow Identifier (TS 38.415).
+const MaxQFI = 63
+
 // MaxDSCP is the highest differentiated services code point (RFC 2474).
 const MaxDSCP = 63
 
@@ -39,8 +42,9 @@ type Class struct {
 
 // Match says which packets a class has: those that meet all of the fields that are set. Of
 // a list one entry has to match. Only one kind of source may be set: what arrives by
-// interfaces, with its vlans and sources; or pods, by namespaces or pod_labels; or host.
-// Without a source it is any of these.
+// interfaces, with its vlans and sources; or pods, by namespaces or pod_labels; or host; or
+// sessions of a user plane function, by slices or qfis. Without a source it is any of these
+// but sessions.
 type Match struct {
 	// Host is this node itself: what it sends into the overlay from its own addresses.
 	Host bool `json:"host,omitempty"`
@@ -54,6 +58,11 @@ type Match struct {
 	Namespaces []string `json:"namespaces,omitempty"`
 	// PodLabels that the sending pods have, all of them.
 	PodLabels map[string]string `json:"pod_labels,omitempty"`
+	// Slices whose sessions' packets leave by an SR policy.
+	Slices []string `json:"slices,omitempty"`
+	// QFIs of the QoS flows of sessions, 0 to 63: what the QER of a PDR says, or else the only
+	// one of its PDI (TS 29.244 section 8.2.89).
+	QFIs []uint16 `json:"qfis,omitempty" jsonschema:"maximum=63"`
 	// DSCP are the code points of the packets, 0 to 63. Of a packet in a tunnel that
 	// begins here it is that of the packet, not that of an outer header.
 	DSCP []uint16 `json:"dscp,omitempty" jsonschema:"maximum=63"`
@@ -64,12 +73,13 @@ type Match struct {
 // SourceKind is what sends packets into a policy.
 type SourceKind uint8
 
-// The kinds of sources. SourceAny, of a Match only, is all of them.
+// The kinds of sources. SourceAny, of a Match only, is all of them but SourceSession.
 const (
 	SourceAny SourceKind = iota
 	SourceInterface
 	SourcePod
 	SourceHost
+	SourceSession // see SessionFlow
 )
 
 // Source is a sender of packets, as this node can tell them apart before it reads them.
@@ -95,6 +105,7 @@ func (m *Match) kinds() (out []SourceKind) {
 		{SourceInterface, len(m.Interfaces)+len(m.VLANs)+len(m.Sources) > 0},
 		{SourcePod, len(m.Namespaces)+len(m.PodLabels) > 0},
 		{SourceHost, m.Host},
+		{SourceSession, len(m.Slices)+len(m.QFIs) > 0},
 	} {
 		if k.set {
 			out = append(out, k.kind)
@@ -128,6 +139,8 @@ func (m *Match) From(s Source) bool {
 			}
 		}
 		return true
+	case SourceSession:
+		return false
 	}
 	return true
 }
@@ -156,7 +169,15 @@ func (c Class) Validate() []srv6.FieldError {
 	}
 	m := &c.Match
 	if kinds := m.kinds(); len(kinds) > 1 {
-		errs.add("match", "write a class for each, of the same color", "a packet comes by an interface (interfaces, vlans, sources), from a pod (namespaces, pod_labels) or from this node (host): these do not go together")
+		errs.add("match", "write a class for each, of the same color", "a packet comes by an interface (interfaces, vlans, sources), from a pod (namespaces, pod_labels), from this node (host) or from a session (slices, qfis): these do not go together")
+	}
+	if m.Kind() == SourceSession && len(m.DSCP)+len(m.Destinations) > 0 {
+		errs.add("match", "remove dscp and destinations, and have the SMF give these packets a QoS flow", "packets of sessions are told apart by their slices and QFIs only")
+	}
+	for i, q := range m.QFIs {
+		if q > MaxQFI {
+			errs.add(fmt.Sprintf("match.qfis[%d]", i), "give 0 to 63", "%d is not a QFI", q)
+		}
 	}
 	if len(m.VLANs) > 0 && len(m.Interfaces) == 0 {
 		errs.add("match.vlans", "give the interfaces by which the frames arrive", "no interfaces go with it")
@@ -241,12 +262,16 @@ func sourceOfBoth(a, b *Match) (string, bool) {
 	switch {
 	case a.Kind() == SourceAny:
 		return "any source", true
+	case a.Kind() == SourceSession && b.Kind() == SourceAny:
+		return "", false
 	case b.Kind() != SourceAny && a.Kind() != b.Kind():
 		return "", false
 	case a.Kind() == SourceInterface:
 		return arrivalOfBoth(a, b)
 	case a.Kind() == SourceHost:
 		return "this node", true
+	case a.Kind() == SourceSession:
+		return flowOfBoth(a, b)
 	}
 	namespace, ok := common(a.Namespaces, b.Namespaces)
 	for _, key := range slices.Sorted(maps.Keys(a.PodLabels)) {

@@ -229,7 +229,7 @@ func (t *Table) Row(to netip.Prefix, best string, policies map[uint32]string) (r
 	for i := range t.classes {
 		c := &t.classes[i]
 		policy, ok := policies[c.Color]
-		needed = needed || c.Match.To(to) && (c.Strict || ok) && policy != best
+		needed = needed || c.Match.Kind() != SourceSession && c.Match.To(to) && (c.Strict || ok) && policy != best
 	}
 	for n := range row {
 		row[n].Policy = best

@@ -17,6 +17,8 @@ func (m Match) Within(outer Match) (Match, []srv6.FieldError) {
 	m.VLANs = within(&errs, "vlans", m.VLANs, outer.VLANs, slices.Contains)
 	m.Sources = within(&errs, "sources", m.Sources, outer.Sources, holds)
 	m.Namespaces = within(&errs, "namespaces", m.Namespaces, outer.Namespaces, slices.Contains)
+	m.Slices = within(&errs, "slices", m.Slices, outer.Slices, slices.Contains)
+	m.QFIs = within(&errs, "qfis", m.QFIs, outer.QFIs, slices.Contains)
 	m.DSCP = within(&errs, "dscp", m.DSCP, outer.DSCP, slices.Contains)
 	m.Destinations = within(&errs, "destinations", m.Destinations, outer.Destinations, holds)
 	labels := maps.Clone(outer.PodLabels)

@@ -27,6 +27,15 @@ func (t *Table) Steer(entries []srpolicy.Steering, policies map[string]srpolicy.
 		}
 		return out
 	}
+	s := t.steerer(policies, valid, lost)
+	for _, e := range entries {
+		out = append(out, Entry{e, s.row(e)})
+	}
+	return append(out, s.parts(entries)...)
+}
+
+// steerer finds the policies that classes can lead to.
+func (t *Table) steerer(policies map[string]srpolicy.Policy, valid func(policy string) bool, lost Ends) *steerer {
 	s := &steerer{table: t, lost: lost, byName: policies, byEndpoint: map[netip.Addr]map[uint32]string{}}
 	for _, p := range policies {
 		if !t.hasColor(p.Color) || p.L2() || !p.Endpoint.IsValid() || !valid(p.Name) {
@@ -37,10 +46,7 @@ func (t *Table) Steer(entries []srpolicy.Steering, policies map[string]srpolicy.
 		}
 		s.byEndpoint[p.Endpoint][p.Color] = p.Name
 	}
-	for _, e := range entries {
-		out = append(out, Entry{e, s.row(e)})
-	}
-	return append(out, s.parts(entries)...)
+	return s
 }
 
 // Ends says why packets of the cluster's own network to a prefix are lost in a policy that ends at
@@ -51,19 +57,30 @@ type Ends func(sid netip.Addr, to netip.Prefix) string
 // same endpoint; empty: they may. At the SIDs where best ends they are taken. A tenant's are taken
 // nowhere else: other SIDs are of other networks, which may have the same addresses.
 func Lost(by, best *srpolicy.Policy, e srpolicy.Steering, lost Ends) string {
-	expected := ends(best)
-	for _, sid := range ends(by) {
-		switch {
-		case slices.Contains(expected, sid):
-		case e.Tenant != 0:
-			return fmt.Sprintf("it ends at %s, and the tenant's network is at %v", sid, expected)
-		default:
-			if why := lost(sid, e.Prefix); why != "" {
-				return why
-			}
+	for _, sid := range elsewhere(by, best) {
+		if e.Tenant != 0 {
+			return fmt.Sprintf("it ends at %s, and the tenant's network is at %v", sid, ends(best))
+		}
+		if why := lost(sid, e.Prefix); why != "" {
+			return why
 		}
 	}
 	return ""
+}
+
+// LostSession is Lost for packets of sessions that take the policy best: their SID knows the
+// session, and no other does.
+func LostSession(by, best *srpolicy.Policy) string {
+	for _, sid := range elsewhere(by, best) {
+		return fmt.Sprintf("it ends at %s, and the session's packets are taken at %v", sid, ends(best))
+	}
+	return ""
+}
+
+// elsewhere lists the SIDs at which by ends, and best does not.
+func elsewhere(by, best *srpolicy.Policy) []netip.Addr {
+	expected := ends(best)
+	return slices.DeleteFunc(ends(by), func(sid netip.Addr) bool { return slices.Contains(expected, sid) })
 }
 
 // ends are the last segments of a policy's lists.

@@ -35,6 +35,8 @@ var classes = noun[agent.ClassStatus]{
 		{name: "sources", path: "match.sources", about: "`list` of prefixes that packets come from which arrive by interfaces", list: true},
 		{name: "host", path: "match.host", about: "packets that this node itself sends into the overlay", flag: true},
 		{name: "namespaces", path: "match.namespaces", about: "`list` of namespaces of the pods that send", list: true},
+		{name: "slices", path: "match.slices", about: "`list` of slices whose sessions the packets are of", list: true},
+		{name: "qfis", path: "match.qfis", about: "`list` of QFIs of the QoS flows of sessions, 0 to 63", list: true},
 		{name: "destinations", path: "match.destinations", about: "`list` of prefixes that the packets are for", list: true},
 	},
 	example: `  culvert class add voice --color 100 --dscp 46 --priority 10
@@ -59,6 +61,8 @@ func matchText(m *class.Match) string {
 	for _, key := range slices.Sorted(maps.Keys(m.PodLabels)) {
 		add("label", key+"="+m.PodLabels[key])
 	}
+	add("slice", m.Slices...)
+	add("qfi", texts(m.QFIs)...)
 	add("dscp", texts(m.DSCP)...)
 	add("to", texts(m.Destinations)...)
 	if len(out) == 0 {

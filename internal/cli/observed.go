@@ -194,10 +194,14 @@ func sessionPolicies(g *printer.Grid, list []agent.PDRStatus) {
 		if !begun {
 			begun = true
 			g.Gap()
-			g.Row("PDR", "SR POLICY", "COLOR", "ENDPOINT", "PATH", "STATE", "WHY")
+			g.Row("PDR", "CLASS", "SR POLICY", "COLOR", "ENDPOINT", "PATH", "STATE", "WHY")
 		}
-		v := p.Policy.Verdict
-		g.Row(p.PDR, p.Policy.Name, p.Policy.Color, valid(p.Policy.Endpoint), cmp.Or(v.Path, "own"), pathState(v), v.Why)
+		v, class := p.Policy.Verdict, cmp.Or(p.Policy.Class, "-")
+		if p.Policy.Name == "" {
+			g.Row(p.PDR, class, "none: dropped")
+			continue
+		}
+		g.Row(p.PDR, class, p.Policy.Name, p.Policy.Color, valid(p.Policy.Endpoint), cmp.Or(v.Path, "own"), pathState(v), v.Why)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/overlay"
+	"github.com/culvert-net/culvert/internal/slice"
 )
 
 func checkTrafficClasses(v *validator) {
@@ -29,6 +30,7 @@ func checkTrafficClasses(v *validator) {
 					"%q is not among the interfaces", name)
 			}
 		}
+		checkSlicesOfClass(v, at+".match.slices", c.Match.Slices)
 	}
 	for _, c := range class.Conflicts(v.TrafficClasses) {
 		v.add(fmt.Sprintf("traffic_classes[%d].priority", c.Second), "give one of the two a higher priority",
@@ -50,4 +52,20 @@ func checkTrafficClasses(v *validator) {
 	}
 	v.refuse(origins > class.MaxOrigins, "traffic_classes", "write fewer or shorter lists of vlans and sources, or name the interfaces",
 		"their vlans and sources combine in up to %d ways on the interfaces, at most %d", origins, class.MaxOrigins)
+}
+
+// checkSlicesOfClass checks that sessions of slices take policies, which a class can replace.
+func checkSlicesOfClass(v *validator, at string, names []string) {
+	known := map[string]*slice.Slice{}
+	for i := range v.Slices {
+		known[v.Slices[i].Name] = &v.Slices[i]
+	}
+	for i, name := range names {
+		at, of := fmt.Sprintf("%s[%d]", at, i), known[name]
+		if of == nil {
+			missing(&v.problems, at, name, "slices", slices.Collect(maps.Keys(known)), "slice %q does not exist", name)
+			continue
+		}
+		v.refuse(len(of.Policies()) == 0, at, "set uplink_policy or downlink_policy of its n9", "packets of slice %q take no policy", name)
+	}
 }

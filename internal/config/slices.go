@@ -91,30 +91,6 @@ func checkN6(v *validator, at string, n *slice.N6) {
 	}
 }
 
-// mostQFI is the highest QFI (TS 38.415).
-const mostQFI = 63
-
-// checkQoSFlows checks that QoS flows have one policy each way, in ways that others have too.
-func checkQoSFlows(v *validator, at string, n9 *slice.N9) {
-	chosen := v.unique()
-	for i := range n9.QoSFlows {
-		f, at := &n9.QoSFlows[i], fmt.Sprintf("%s.qos_flows[%d]", at, i)
-		v.refuse(len(f.QFIs) == 0, at+".qfis", "name the QFIs of the flows, as in [5, 6]", "qfis is missing")
-		for n, qfi := range f.QFIs {
-			at := fmt.Sprintf("%s.qfis[%d]", at, n)
-			v.refuse(qfi > mostQFI, at, fmt.Sprintf("0 to %d", mostQFI), "%d is not a QFI", qfi)
-			chosen.check(at, fmt.Sprintf("QFI %d", qfi), "name it once")
-		}
-		v.refuse(f.UplinkPolicy == "" && f.DownlinkPolicy == "",
-			at+".uplink_policy", "name an SR policy in uplink_policy or downlink_policy or both", "no policy is given")
-		for name, way := range map[string][2]string{"uplink_policy": {f.UplinkPolicy, n9.UplinkPolicy}, "downlink_policy": {f.DownlinkPolicy, n9.DownlinkPolicy}} {
-			v.refuse(way[0] != "" && way[1] == "", at+"."+name, fmt.Sprintf("set n9.%s, or remove it here", name), "all other flows have none")
-		}
-		v.policyL3(at+".uplink_policy", f.UplinkPolicy)
-		v.policyL3(at+".downlink_policy", f.DownlinkPolicy)
-	}
-}
-
 func checkN9(v *validator, at string, n *slice.N9) {
 	v.oneOf(at+".transport", string(n.Transport), string(slice.GTPU), string(slice.SRv6))
 	v.oneOf(at+".mode", string(n.Mode), string(slice.Traditional), string(slice.Enhanced))
@@ -128,8 +104,8 @@ func checkN9(v *validator, at string, n *slice.N9) {
 		v.add(at+".transport", "gtpu or srv6", "transport is missing")
 	case n.Transport != slice.GTPU && n.Transport != slice.SRv6: // it is said already
 	case n.Transport == slice.GTPU:
-		v.refuse(n.Mode != "" || sids || policies || len(n.QoSFlows) > 0 || n.ArgsOffset != 0,
-			at+".transport", "remove mode, uplink, downlink, policies, qos_flows and args_offset, or set transport: srv6", "with GTP-U the SMF says where packets go")
+		v.refuse(n.Mode != "" || sids || policies || n.ArgsOffset != 0,
+			at+".transport", "remove mode, uplink, downlink, policies and args_offset, or set transport: srv6", "with GTP-U the SMF says where packets go")
 	case n.Mode == slice.Enhanced:
 		v.refuse(sids,
 			at+".mode", "set mode: traditional, or name policies in uplink_policy and downlink_policy", "uplink and downlink need mode traditional")
@@ -137,9 +113,7 @@ func checkN9(v *validator, at string, n *slice.N9) {
 			at+".uplink_policy", "name an SR policy in uplink_policy or downlink_policy or both", "no policy to send with is given")
 		v.policyL3(at+".uplink_policy", n.UplinkPolicy)
 		v.policyL3(at+".downlink_policy", n.DownlinkPolicy)
-		checkQoSFlows(v, at, n)
 	default:
-		v.refuse(len(n.QoSFlows) > 0, at+".mode", "set mode: enhanced, or remove qos_flows", "policies of QoS flows need mode enhanced")
 		v.refuse(policies, at+".mode", "set mode: enhanced, or name SIDs in uplink and downlink", "policies need mode enhanced")
 		v.refuse(!n.Uplink.IsValid() && !n.Downlink.IsValid() && !policies,
 			at+".uplink", "the End.DT4, End.DT6 or End.DT46 SID of the next UPF, in uplink or downlink or both", "no SID to send to is given")

@@ -156,6 +156,7 @@ func (r *rig) program(n model.Network) error {
 		each(r.steering(classes), r.d.Steering.PutClassified),
 		each(r.network.Local, r.d.Steering.PutLocal),
 		each(r.network.Routes, r.putRoute),
+		r.d.Sessions.SetWays(r.sessionWays(classes)),
 		r.putSessions(),
 		each(n.PathMTUs, func(p model.PathMTU) error { return SetPathMTU(r.d, p.MTU, p.Ends...) }),
 	} {
@@ -197,6 +198,18 @@ func (r *rig) steering(classes *class.Table) []class.Entry {
 	return classes.Steer(r.network.Config.Steering, policies, func(p string) bool { return len(policies[p].SegmentLists) > 0 }, (*overlay.Ends)(nil).Lost)
 }
 
+// sessionWays is what plan.Compile makes of slices whose packets take any of the policies.
+func (r *rig) sessionWays(classes *class.Table) class.SessionWays {
+	policies := map[string]srpolicy.Policy{}
+	var names []string
+	for _, p := range r.network.Config.Policies {
+		if policies[p.Name] = p; !p.L2() {
+			names = append(names, p.Name)
+		}
+	}
+	return classes.OfSessions(map[string][]string{"a": names, "b": names}, policies, func(p string) bool { return len(policies[p].SegmentLists) > 0 })
+}
+
 func classNames(c *config.Config) (names []string) {
 	for _, one := range c.TrafficClasses {
 		names = append(names, one.Name)
@@ -223,6 +236,7 @@ func (r *rig) clear() error {
 	slices.SortStableFunc(tunnels, func(a, b gtpu.Tunnel) int { return len(b.SwitchTo) - len(a.SwitchTo) })
 	return errors.Join(
 		r.deleteSessions(),
+		r.d.Sessions.SetWays(nil),
 		r.forgetMappings(),
 		reap(r.d),
 		each(r.network.PathMTUs, func(p model.PathMTU) error { return SetPathMTU(r.d, 0, p.Ends...) }),

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/packet"
 )
 
@@ -52,7 +53,7 @@ func (f *flow) forward(way Forwarding) {
 func TestSharedRateSurvives(t *testing.T) {
 	const n, rate = 3, 50_000 // kbit/s
 	ways := []Forwarding{
-		gnb(n, "10.0.0.2"), {Kind: ForwardSRv6, Remote: addr("fc00:20::d46")}, {Kind: ForwardPolicy, Policy: "n9"},
+		gnb(n, "10.0.0.2"), {Kind: ForwardSRv6, Remote: addr("fc00:20::d46")}, {Kind: ForwardPolicy, Flow: class.SessionFlow{Policy: "n9"}},
 	}
 	names := []string{"GTP-U", "SRv6", "an SR policy"}
 	for i := range ways {

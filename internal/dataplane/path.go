@@ -38,7 +38,7 @@ func FindPaths(d *DataPlane, match func(*Path) bool) []Path {
 	users := map[string][]user{}
 	d.Sessions.Paths.Each(func(source netip.Addr, to *session.Forwarding) {
 		if to.Kind == session.ForwardPolicy {
-			users[to.Policy] = append(users[to.Policy], user{args: to.ArgsOffset})
+			users[to.Flow.Policy] = append(users[to.Flow.Policy], user{args: to.ArgsOffset})
 			return
 		}
 		visit(Path{Source: hostPrefix(source), Ends: []netip.Addr{to.Remote}, GTPU: to.Kind == session.ForwardGTPU, ArgsOffset: to.ArgsOffset})

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
 	"github.com/culvert-net/culvert/internal/dataplane/reason"
@@ -45,7 +46,7 @@ func variants() map[string]Session {
 		}),
 		"closed": with(plain(5, teid), func(s *Session) { s.Rules[0].Action = ActionGate }),
 		"n9 policy": with(plain(5, teid), func(s *Session) {
-			s.Rules[0].Forward = Forwarding{Kind: ForwardPolicy, Policy: "n9"}
+			s.Rules[0].Forward = Forwarding{Kind: ForwardPolicy, Flow: class.SessionFlow{Policy: "n9"}}
 		}),
 		"n9 SRv6": with(plain(5, teid), func(s *Session) {
 			s.Rules[0].Forward = Forwarding{Kind: ForwardSRv6, Remote: addr("fc00:d::1"), Slice: 3, ToS: 0xb8, ToSMask: 0xfc}

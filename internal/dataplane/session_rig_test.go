@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
 	"github.com/culvert-net/culvert/internal/dataplane/session"
@@ -155,6 +156,17 @@ var (
 	eventKinds = map[session.EventKind]model.EventKind{EventNotify: model.EventNotify, EventStop: model.EventStop}
 )
 
+func flowOf(f model.Forwarding) class.SessionFlow {
+	if f.Kind != model.ForwardPolicy {
+		return class.SessionFlow{}
+	}
+	out := class.SessionFlow{Slice: f.Flow.Slice, Policy: f.Policy, QFI: class.NoQFI}
+	if f.Flow.QFI != nil {
+		out.QFI = *f.Flow.QFI
+	}
+	return out
+}
+
 func ruleOf(r model.Rule) Rule {
 	f := r.Forward
 	out := Rule{ID: r.ID, Precedence: r.Precedence, Direction: ruleDirections[r.Direction], TEID: r.TEID,
@@ -163,7 +175,7 @@ func ruleOf(r model.Rule) Rule {
 		RuleLimits: RuleLimits{NotifyAt: r.NotifyAt, StopAt: r.StopAt, RefusedNotifyAt: r.RefusedNotifyAt},
 		Ethernet:   r.Ethernet, Link: Link(r.Link), AtSID: session.AtSID(r.AtSID),
 		Forward: Forwarding{Kind: forwardingKinds[f.Kind], Table: f.Table, Internal: f.Internal, Remote: f.Remote, Source: f.Source,
-			TEID: f.TEID, Control: f.Control, ArgsOffset: f.ArgsOffset, Policy: f.Policy, Link: Link(f.Link), VPN: f.VPN, ToS: f.ToS, ToSMask: f.ToSMask, Slice: f.Slice}}
+			TEID: f.TEID, Control: f.Control, ArgsOffset: f.ArgsOffset, Flow: flowOf(f), Link: Link(f.Link), VPN: f.VPN, ToS: f.ToS, ToSMask: f.ToSMask, Slice: f.Slice}}
 	group := session.GroupOf(uesToUEs[r.Group.UEToUE], r.Group.Slice, r.Group.NetworkInstance)
 	if r.Group == (model.Group{}) {
 		group = 0

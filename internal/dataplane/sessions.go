@@ -31,6 +31,8 @@ func (n sessionNode) Policy(name string) (index uint32, layer2, found bool) {
 	return p.Index(), p.Layer2(), true
 }
 
+func (n sessionNode) ClassNumber(name string) uint8 { return uint8(n.d.Classes.Number(name)) }
+
 func (n sessionNode) UsePolicy(name string, used bool) {
 	by := ref.User{Kind: ref.Session, Key: "forwarding"}
 	if used {

@@ -14,10 +14,8 @@ func (m *Model) classify(port string, vlan uint16, to *srpolicy.Steering, packet
 	src, dst := addresses(packet)
 	best := m.policies[to.Policy]
 	valid := func(color uint32) string {
-		for _, p := range m.network.Config.Policies {
-			if best != nil && best.Endpoint.IsValid() && p.Endpoint == best.Endpoint && p.Color == color && color != 0 && !p.L2() && len(p.SegmentLists) > 0 {
-				return p.Name
-			}
+		if p := m.ofColor(best, color); p != nil {
+			return p.Name
 		}
 		return ""
 	}
@@ -31,9 +29,9 @@ func (m *Model) classify(port string, vlan uint16, to *srpolicy.Steering, packet
 		}
 	}
 	includes := func(c *trafficclass.Class) bool {
-		return len(c.Match.Destinations) == 0 || slices.ContainsFunc(c.Match.Destinations, func(d netip.Prefix) bool {
+		return len(c.Match.Slices)+len(c.Match.QFIs) == 0 && (len(c.Match.Destinations) == 0 || slices.ContainsFunc(c.Match.Destinations, func(d netip.Prefix) bool {
 			return at.IsValid() && d.Bits() <= at.Bits() && d.Contains(dst)
-		})
+		}))
 	}
 	different := false
 	var found *trafficclass.Class
@@ -60,4 +58,50 @@ func (m *Model) classify(port string, vlan uint16, to *srpolicy.Steering, packet
 		return p, found.Name
 	}
 	return to.Policy, found.Name
+}
+
+// ofColor is the valid policy of a color to the endpoint of another one, or nil.
+func (m *Model) ofColor(best *srpolicy.Policy, color uint32) *srpolicy.Policy {
+	for i := range m.network.Config.Policies {
+		p := &m.network.Config.Policies[i]
+		if best != nil && best.Endpoint.IsValid() && p.Endpoint == best.Endpoint && p.Color == color && color != 0 && !p.L2() && len(p.SegmentLists) > 0 {
+			return p
+		}
+	}
+	return nil
+}
+
+// classifyFlow is classify for packets of a session that go by an SR policy: that of the class's
+// color has to end at a SID where this one ends.
+func (m *Model) classifyFlow(f *Forwarding) (policy, name string) {
+	var found *trafficclass.Class
+	for i := range m.network.Config.TrafficClasses {
+		c := &m.network.Config.TrafficClasses[i]
+		of := &c.Match
+		if len(of.Slices)+len(of.QFIs) == 0 || len(of.Slices) > 0 && !slices.Contains(of.Slices, f.Flow.Slice) ||
+			len(of.QFIs) > 0 && (f.Flow.QFI == nil || !slices.Contains(of.QFIs, uint16(*f.Flow.QFI))) {
+			continue
+		}
+		if found == nil || c.Priority > found.Priority {
+			found = c
+		}
+	}
+	if found == nil {
+		return f.Policy, ""
+	}
+	best := m.policies[f.Policy]
+	p := m.ofColor(best, found.Color)
+	for i := 0; p != nil && i < len(p.SegmentLists); i++ {
+		last := p.SegmentLists[i].Segments[len(p.SegmentLists[i].Segments)-1]
+		if !slices.ContainsFunc(best.SegmentLists, func(l srpolicy.SegmentList) bool { return l.Segments[len(l.Segments)-1] == last }) {
+			p = nil
+		}
+	}
+	switch {
+	case p != nil:
+		return p.Name, found.Name
+	case found.Strict:
+		return "", found.Name
+	}
+	return f.Policy, found.Name
 }

@@ -339,8 +339,13 @@ func (u upf) listOf(r *ruleState) func(hash uint32) (chosen, *fault) {
 	return func(hash uint32) (chosen, *fault) {
 		list := u.toSID(r)
 		if r.Forward.Kind == ForwardPolicy {
+			policy, name := u.j.m.classifyFlow(&r.Forward)
+			if policy == "" {
+				return list, plain(NoClassPolicy)
+			}
+			u.j.class = name
 			var f *fault
-			if list, f = u.j.headend().choose(r.Forward.Policy, hash); f != nil {
+			if list, f = u.j.headend().choose(policy, hash); f != nil {
 				return list, f
 			}
 		}

@@ -122,11 +122,18 @@ type Forwarding struct {
 	// ArgsOffset is where Args.Mob.Session stands in the last segment, in bits.
 	ArgsOffset uint8  `json:"args_offset,omitempty"`
 	Policy     string `json:"policy,omitempty"`
+	Flow       Flow   `json:"flow,omitzero"` // may have a policy of its traffic class
 	Link       Link   `json:"link,omitzero"`
 	VPN        uint8  `json:"vpn,omitempty"` // the tenant whose steering has the VPN's routes
 	ToS        uint8  `json:"tos,omitempty"`
 	ToSMask    uint8  `json:"tos_mask,omitempty"`
 	Slice      uint32 `json:"slice,omitempty"`
+}
+
+// Flow is the slice of packets that go by an SR policy, and their QFI.
+type Flow struct {
+	Slice string `json:"slice,omitempty"`
+	QFI   *uint8 `json:"qfi,omitempty"`
 }
 
 // ForwardingKind says what is pushed.

@@ -3,7 +3,6 @@
 package slice
 
 import (
-	"cmp"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -139,8 +138,6 @@ type N9 struct {
 	// UplinkPolicy and DownlinkPolicy name SR policies, in enhanced mode.
 	UplinkPolicy   string `json:"uplink_policy,omitempty"`
 	DownlinkPolicy string `json:"downlink_policy,omitempty"`
-	// QoSFlows are those whose packets take other policies, in enhanced mode.
-	QoSFlows []QoSFlows `json:"qos_flows,omitempty"`
 	// ArgsOffset is the bit of uplink and downlink, or of the policies' last segments,
 	// at which Args.Mob.Session begins, at most 88. The next UPF's SID ends there.
 	// The argument says which session a packet belongs to, and its QFI. Ethernet
@@ -152,35 +149,17 @@ type N9 struct {
 	LocalSID netip.Prefix `json:"local_sid,omitzero"`
 }
 
-// QoSFlows are the QoS flows of a slice's sessions that have one of some QFIs.
-type QoSFlows struct {
-	// QFIs of the flows, 0 to 63: what the QER of a PDR says, or else its PDI (TS 29.244,
-	// 8.2.89).
-	QFIs []uint16 `json:"qfis" jsonschema:"maximum=63"`
-	// UplinkPolicy and DownlinkPolicy name SR policies. Unset: that of all other flows.
-	UplinkPolicy   string `json:"uplink_policy,omitempty"`
-	DownlinkPolicy string `json:"downlink_policy,omitempty"`
-}
-
-// PoliciesOf returns the policies of a QoS flow; empty: packets of that direction do not leave
-// by N9 here. A flow without a QFI is one of all others.
-func (n *N9) PoliciesOf(qfi *uint8) (uplink, downlink string) {
-	uplink, downlink = n.UplinkPolicy, n.DownlinkPolicy
-	for i := range n.QoSFlows {
-		if f := &n.QoSFlows[i]; qfi != nil && slices.Contains(f.QFIs, uint16(*qfi)) {
-			return cmp.Or(f.UplinkPolicy, uplink), cmp.Or(f.DownlinkPolicy, downlink)
-		}
+// Policies are the SR policies that the slice's packets take.
+func (s *Slice) Policies() []string {
+	if s.N9 == nil {
+		return nil
 	}
-	return uplink, downlink
+	return s.N9.Policies()
 }
 
-// Policies are all that packets may take; some are empty.
+// Policies are those of N9.
 func (n *N9) Policies() []string {
-	out := []string{n.UplinkPolicy, n.DownlinkPolicy}
-	for _, f := range n.QoSFlows {
-		out = append(out, f.UplinkPolicy, f.DownlinkPolicy)
-	}
-	return out
+	return slices.DeleteFunc([]string{n.UplinkPolicy, n.DownlinkPolicy}, func(name string) bool { return name == "" })
 }
 
 // Value returns the S-NSSAI, and whether it is set and valid.

@@ -265,11 +265,11 @@ func TestEndMarkersOfPeers(t *testing.T) {
 	s.PDRs[1].PDI.TEID, s.PDRs[1].PDI.TEID4 = 0x77, addr(own)
 	s.FARs[0].Forwarding.Outer = &session.OuterHeader{Addr: addr(anchor), TEID: 0x8001}
 	s.FARs[1].Forwarding.Outer.Addr = addr(gnb1)
-	w.establish(s)
 	peers := map[string]gnb{}
 	for _, a := range []string{gnb1, gnb2, anchor, stranger} {
 		peers[a] = newGNB(t, a)
 	}
+	w.establish(s)
 	if _, from := peers[gnb1].next(); from.Addr() != addr(own) { // so the socket is open
 		t.Errorf("an Echo Request from %v, not from the first address", from)
 	}

@@ -1,10 +1,12 @@
 package upf
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"testing"
 
+	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
 	"github.com/culvert-net/culvert/internal/dataplane/port"
 	"github.com/culvert-net/culvert/internal/packet"
@@ -16,7 +18,7 @@ import (
 )
 
 // Of a session as Open5GS sets it up, whose dedicated QoS flow has a PDR with an SDF filter on
-// the F-TEID of all others, the flow's packets take the policy of its QFI.
+// the F-TEID of all others, the flow's packets take the policy of its class.
 func TestQoSFlowsTakeTheirPolicies(t *testing.T) {
 	n := newN4(t)
 	policies := map[string]netip.Addr{"bulk": addr("2001:db8:1::1"), "voice": addr("2001:db8:2::1")}
@@ -25,9 +27,12 @@ func TestQoSFlowsTakeTheirPolicies(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := errors.Join(n.path.Classes.Set([]string{"voice"}),
+		n.path.Sessions.SetWays(class.SessionWays{{Slice: "a", Policy: "bulk", QFI: 1}: {Policy: "voice", Class: "voice"}})); err != nil {
+		t.Fatal(err)
+	}
 	err := n.SetConfig(Config{Addresses: []netip.Addr{addr("10.200.0.8")}, Pools: []pool.Pool{{Prefixes: []netip.Prefix{netip.MustParsePrefix("10.60.0.0/22")}}},
-		Slices: []slice.Slice{{Name: "a", NetworkInstance: "internet", N9: &slice.N9{Transport: slice.SRv6, Mode: slice.Enhanced, UplinkPolicy: "bulk",
-			QoSFlows: []slice.QoSFlows{{QFIs: []uint16{1}, UplinkPolicy: "voice"}}}}}})
+		Slices: []slice.Slice{{Name: "a", NetworkInstance: "internet", N9: &slice.N9{Transport: slice.SRv6, Mode: slice.Enhanced, UplinkPolicy: "bulk"}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,6 +60,9 @@ func TestQoSFlowsTakeTheirPolicies(t *testing.T) {
 		if got := netip.AddrFrom16([16]byte(out[38:54])); got != policies[policy] {
 			t.Errorf("QFI %d goes to %s, want %s of %q", qfi, got, policies[policy], policy)
 		}
+	}
+	if c, err := n.path.Classes.Read("voice"); err != nil || c.Packets != 1 {
+		t.Errorf("the class counts %+v, %v", c, err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/upf/path"
@@ -22,9 +23,9 @@ type View struct {
 	// has another SD.
 	SliceNote string
 	Volumes   []PDRVolume // of each PDR
-	// Policies are the SR policies that packets of PDRs take, by PDR ID.
-	Policies map[uint16]string
-	URRs     []usage.Status
+	// Flows are those of PDRs whose packets take SR policies, by PDR ID.
+	Flows map[uint16]class.SessionFlow
+	URRs  []usage.Status
 	// Buffered counts the packets that are kept, and BufferedBytes their octets.
 	Buffered, BufferedBytes int
 	// BufferFull counts the packets that came, and were dropped because the buffer was
@@ -78,7 +79,7 @@ func (u *UPF) View(seid uint64) (v View, exists bool, err error) {
 	v = View{Session: e.Session(), Slice: config.sliceName(e.Slice())}
 	match := rules.MatchSlice(config.Slices, v.Session)
 	v.SliceNote = match.Note(config.Slices, v.Session)
-	if v.Policies, err = rules.Policies(config.input(match, v.Session, e.Usage)); err != nil {
+	if v.Flows, err = rules.Flows(config.input(match, v.Session, e.Usage)); err != nil {
 		return View{}, false, err
 	}
 	counts, err := u.o.DataPath.SessionUsage(seid)

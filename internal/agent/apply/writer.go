@@ -50,6 +50,8 @@ type DataPath struct {
 	Links       Table[ethernet.Link, ethernet.Link]
 	Steering    Table[class.Entry, srpolicy.Steering]
 	SetClasses  func(names []string) error
+	// SetSessionWays says which policies sessions' packets take that are in classes.
+	SetSessionWays func(class.SessionWays) error
 	// ClassifyPods classifies pods' packets.
 	ClassifyPods func(*class.Table)
 
@@ -303,6 +305,8 @@ func (w *Writer) write(one plan.Write) error {
 		return nil
 	case *plan.Classes:
 		return w.dp.SetClasses(*v)
+	case class.SessionWays:
+		return w.dp.SetSessionWays(v)
 	case *settings.Settings:
 		return w.dp.SetSettings(*v)
 	case *plan.Spread:

@@ -178,10 +178,12 @@ func Uses(value any) []Ref {
 			add(KindPolicy, v.GTP4D.Policy)
 		}
 	case slice.Slice:
-		if v.N9 != nil {
-			for _, policy := range v.N9.Policies() {
-				add(KindPolicy, policy)
-			}
+		for _, policy := range v.Policies() {
+			add(KindPolicy, policy)
+		}
+	case class.Class:
+		for _, name := range v.Match.Slices {
+			add(KindSlice, name)
 		}
 	}
 	return out

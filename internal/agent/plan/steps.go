@@ -24,7 +24,7 @@ type Step struct {
 // Write puts a value into the data path, or deletes it there. Value is one of
 //
 //	*srpolicy.Policy, *gtpu.Tunnel, *srv6.LocalSID, *Steering, *Link, *SessionSID
-//	*settings.Settings, *upf.Config, *Spread, *Classes  put only
+//	*settings.Settings, *upf.Config, *Spread, *Classes, class.SessionWays  put only
 //	*class.Table                       put only: by which pods' packets are classified
 //	*Port                              its settings and the program; delete: both
 //	*PortSettings                      put only: the program is attached
@@ -74,6 +74,7 @@ func Steps(from, to *Tables, s Scope, isUPF bool) []Step {
 	}
 	p.setClasses(from.ClassNames, unite(from.ClassNames, to.ClassNames))
 	p.putSteering()
+	p.setSessionWays()
 	p.classifyPods()
 	p.putPorts()
 	// The tables before the first ones do not know what an earlier daemon did.
@@ -354,6 +355,13 @@ func (p *planner) setClasses(from, to []string) {
 	if !slices.Equal(from, to) {
 		before, now := Classes(from), Classes(to)
 		p.add(desired.KindSettings, "classes", Write{Value: &now}, Write{Value: &before})
+	}
+}
+
+// setSessionWays comes while all policies are there that sessions' packets take, before and now.
+func (p *planner) setSessionWays() {
+	if from, to := p.from.SessionWays, p.to.SessionWays; !maps.Equal(from, to) {
+		p.add(desired.KindSettings, "classes of sessions", Write{Value: to}, Write{Value: from})
 	}
 }
 

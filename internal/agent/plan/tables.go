@@ -64,6 +64,8 @@ type Tables struct {
 	// Classes are the traffic classes, compiled; ClassNames are theirs.
 	Classes    *class.Table
 	ClassNames []string
+	// SessionWays are the policies of sessions' packets that are in classes.
+	SessionWays class.SessionWays
 	// SessionSIDs are the SIDs at which slices receive.
 	SessionSIDs map[string]SessionSID
 	N6          map[string]Link // of slices with Ethernet sessions
@@ -121,6 +123,7 @@ func Compile(g *Goal, c *config.Config, links *netdev.Snapshot, former *Tables, 
 			t.compileSteering(c)
 		}
 		t.compileRows()
+		t.compileSessionWays(c)
 	}
 	if moved || s.has(desired.KindInterface, desired.KindClass, desired.KindSettings) {
 		t.Ports = make(map[string]Port, len(c.Interfaces))
@@ -358,13 +361,24 @@ func (t *Tables) Ends() *overlay.Ends {
 	return t.wanted.Ends
 }
 
+// isValid says whether a policy has a valid candidate path.
+func (t *Tables) isValid(policy string) bool {
+	v := t.Verdicts[policy]
+	return len(v) > 0 && v[0].Valid
+}
+
+// compileSessionWays finds the policies of sessions' packets that are in classes.
+func (t *Tables) compileSessionWays(c *config.Config) {
+	policies := map[string][]string{}
+	for i := range c.Slices {
+		policies[c.Slices[i].Name] = c.Slices[i].Policies()
+	}
+	t.SessionWays = t.Classes.OfSessions(policies, t.Policies, t.isValid)
+}
+
 // compileRows gives the entries the rows of their destinations.
 func (t *Tables) compileRows() {
-	valid := func(policy string) bool {
-		v := t.Verdicts[policy]
-		return len(v) > 0 && v[0].Valid
-	}
-	entries := t.Classes.Steer(t.entries, t.Policies, valid, t.Ends().Lost)
+	entries := t.Classes.Steer(t.entries, t.Policies, t.isValid, t.Ends().Lost)
 	t.Steering = make(map[string]Steering, len(entries))
 	for _, e := range entries {
 		l, _ := t.Links.Link(e.Interface) // the zero value without one

@@ -451,6 +451,8 @@ type TrafficMatch struct {
 	Vlans         []uint32               `protobuf:"varint,6,rep,packed,name=vlans,proto3" json:"vlans,omitempty"`
 	Sources       []string               `protobuf:"bytes,7,rep,name=sources,proto3" json:"sources,omitempty"`
 	Host          bool                   `protobuf:"varint,8,opt,name=host,proto3" json:"host,omitempty"`
+	Slices        []string               `protobuf:"bytes,9,rep,name=slices,proto3" json:"slices,omitempty"`
+	Qfis          []uint32               `protobuf:"varint,10,rep,packed,name=qfis,proto3" json:"qfis,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -539,6 +541,20 @@ func (x *TrafficMatch) GetHost() bool {
 		return x.Host
 	}
 	return false
+}
+
+func (x *TrafficMatch) GetSlices() []string {
+	if x != nil {
+		return x.Slices
+	}
+	return nil
+}
+
+func (x *TrafficMatch) GetQfis() []uint32 {
+	if x != nil {
+		return x.Qfis
+	}
+	return nil
 }
 
 // Spread says which CPUs handle packets.
@@ -3358,7 +3374,6 @@ type N9 struct {
 	DownlinkPolicy string                 `protobuf:"bytes,6,opt,name=downlink_policy,json=downlinkPolicy,proto3" json:"downlink_policy,omitempty"`
 	LocalSid       string                 `protobuf:"bytes,7,opt,name=local_sid,json=localSid,proto3" json:"local_sid,omitempty"`
 	ArgsOffset     uint32                 `protobuf:"varint,8,opt,name=args_offset,json=argsOffset,proto3" json:"args_offset,omitempty"` // of Ethernet sessions
-	QosFlows       []*QoSFlows            `protobuf:"bytes,9,rep,name=qos_flows,json=qosFlows,proto3" json:"qos_flows,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -3449,74 +3464,6 @@ func (x *N9) GetArgsOffset() uint32 {
 	return 0
 }
 
-func (x *N9) GetQosFlows() []*QoSFlows {
-	if x != nil {
-		return x.QosFlows
-	}
-	return nil
-}
-
-// QoSFlows are flows whose packets take other policies.
-type QoSFlows struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	Qfis           []uint32               `protobuf:"varint,1,rep,packed,name=qfis,proto3" json:"qfis,omitempty"`
-	UplinkPolicy   string                 `protobuf:"bytes,2,opt,name=uplink_policy,json=uplinkPolicy,proto3" json:"uplink_policy,omitempty"`
-	DownlinkPolicy string                 `protobuf:"bytes,3,opt,name=downlink_policy,json=downlinkPolicy,proto3" json:"downlink_policy,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
-}
-
-func (x *QoSFlows) Reset() {
-	*x = QoSFlows{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *QoSFlows) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*QoSFlows) ProtoMessage() {}
-
-func (x *QoSFlows) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use QoSFlows.ProtoReflect.Descriptor instead.
-func (*QoSFlows) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{38}
-}
-
-func (x *QoSFlows) GetQfis() []uint32 {
-	if x != nil {
-		return x.Qfis
-	}
-	return nil
-}
-
-func (x *QoSFlows) GetUplinkPolicy() string {
-	if x != nil {
-		return x.UplinkPolicy
-	}
-	return ""
-}
-
-func (x *QoSFlows) GetDownlinkPolicy() string {
-	if x != nil {
-		return x.DownlinkPolicy
-	}
-	return ""
-}
-
 // BitRate is in kbit/s, each way.
 type BitRate struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3528,7 +3475,7 @@ type BitRate struct {
 
 func (x *BitRate) Reset() {
 	*x = BitRate{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3540,7 +3487,7 @@ func (x *BitRate) String() string {
 func (*BitRate) ProtoMessage() {}
 
 func (x *BitRate) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3553,7 +3500,7 @@ func (x *BitRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BitRate.ProtoReflect.Descriptor instead.
 func (*BitRate) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{39}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *BitRate) GetUplink() uint32 {
@@ -3586,7 +3533,7 @@ type API struct {
 
 func (x *API) Reset() {
 	*x = API{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3598,7 +3545,7 @@ func (x *API) String() string {
 func (*API) ProtoMessage() {}
 
 func (x *API) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3611,7 +3558,7 @@ func (x *API) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use API.ProtoReflect.Descriptor instead.
 func (*API) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{40}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *API) GetSocket() string {
@@ -3679,7 +3626,7 @@ type Metrics struct {
 
 func (x *Metrics) Reset() {
 	*x = Metrics{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3691,7 +3638,7 @@ func (x *Metrics) String() string {
 func (*Metrics) ProtoMessage() {}
 
 func (x *Metrics) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3704,7 +3651,7 @@ func (x *Metrics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Metrics.ProtoReflect.Descriptor instead.
 func (*Metrics) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{41}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Metrics) GetListen() string {
@@ -3724,7 +3671,7 @@ type Log struct {
 
 func (x *Log) Reset() {
 	*x = Log{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3736,7 +3683,7 @@ func (x *Log) String() string {
 func (*Log) ProtoMessage() {}
 
 func (x *Log) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3749,7 +3696,7 @@ func (x *Log) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Log.ProtoReflect.Descriptor instead.
 func (*Log) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{42}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Log) GetLevel() string {
@@ -3777,7 +3724,7 @@ type Counter struct {
 
 func (x *Counter) Reset() {
 	*x = Counter{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3789,7 +3736,7 @@ func (x *Counter) String() string {
 func (*Counter) ProtoMessage() {}
 
 func (x *Counter) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3802,7 +3749,7 @@ func (x *Counter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counter.ProtoReflect.Descriptor instead.
 func (*Counter) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{43}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Counter) GetPackets() uint64 {
@@ -3827,7 +3774,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3839,7 +3786,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3852,7 +3799,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{44}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{43}
 }
 
 type StatusResponse struct {
@@ -3874,7 +3821,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3886,7 +3833,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3899,7 +3846,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{45}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *StatusResponse) GetVersion() string {
@@ -3997,7 +3944,7 @@ type SpreadStatus struct {
 
 func (x *SpreadStatus) Reset() {
 	*x = SpreadStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4009,7 +3956,7 @@ func (x *SpreadStatus) String() string {
 func (*SpreadStatus) ProtoMessage() {}
 
 func (x *SpreadStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4022,7 +3969,7 @@ func (x *SpreadStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpreadStatus.ProtoReflect.Descriptor instead.
 func (*SpreadStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{46}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SpreadStatus) GetBy() string {
@@ -4106,7 +4053,7 @@ type CPUStatus struct {
 
 func (x *CPUStatus) Reset() {
 	*x = CPUStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4118,7 +4065,7 @@ func (x *CPUStatus) String() string {
 func (*CPUStatus) ProtoMessage() {}
 
 func (x *CPUStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4131,7 +4078,7 @@ func (x *CPUStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CPUStatus.ProtoReflect.Descriptor instead.
 func (*CPUStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{47}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CPUStatus) GetCpu() int32 {
@@ -4211,7 +4158,7 @@ type BucketStatus struct {
 
 func (x *BucketStatus) Reset() {
 	*x = BucketStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4223,7 +4170,7 @@ func (x *BucketStatus) String() string {
 func (*BucketStatus) ProtoMessage() {}
 
 func (x *BucketStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4236,7 +4183,7 @@ func (x *BucketStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BucketStatus.ProtoReflect.Descriptor instead.
 func (*BucketStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{48}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *BucketStatus) GetBucket() int32 {
@@ -4297,7 +4244,7 @@ type OverlayStatus struct {
 
 func (x *OverlayStatus) Reset() {
 	*x = OverlayStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4309,7 +4256,7 @@ func (x *OverlayStatus) String() string {
 func (*OverlayStatus) ProtoMessage() {}
 
 func (x *OverlayStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4322,7 +4269,7 @@ func (x *OverlayStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverlayStatus.ProtoReflect.Descriptor instead.
 func (*OverlayStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{49}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *OverlayStatus) GetMode() string {
@@ -4437,7 +4384,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4449,7 +4396,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4462,7 +4409,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{50}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *NodeStatus) GetNode() *OverlayNode {
@@ -4513,7 +4460,7 @@ type ExplainPolicyRequest struct {
 
 func (x *ExplainPolicyRequest) Reset() {
 	*x = ExplainPolicyRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4525,7 +4472,7 @@ func (x *ExplainPolicyRequest) String() string {
 func (*ExplainPolicyRequest) ProtoMessage() {}
 
 func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4538,7 +4485,7 @@ func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyRequest.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{51}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ExplainPolicyRequest) GetFrom() string {
@@ -4581,7 +4528,7 @@ type VerdictParty struct {
 
 func (x *VerdictParty) Reset() {
 	*x = VerdictParty{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4593,7 +4540,7 @@ func (x *VerdictParty) String() string {
 func (*VerdictParty) ProtoMessage() {}
 
 func (x *VerdictParty) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4606,7 +4553,7 @@ func (x *VerdictParty) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerdictParty.ProtoReflect.Descriptor instead.
 func (*VerdictParty) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{52}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *VerdictParty) GetPod() string {
@@ -4645,7 +4592,7 @@ type PolicyDecision struct {
 
 func (x *PolicyDecision) Reset() {
 	*x = PolicyDecision{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4657,7 +4604,7 @@ func (x *PolicyDecision) String() string {
 func (*PolicyDecision) ProtoMessage() {}
 
 func (x *PolicyDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4670,7 +4617,7 @@ func (x *PolicyDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyDecision.ProtoReflect.Descriptor instead.
 func (*PolicyDecision) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{53}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *PolicyDecision) GetAllowed() bool {
@@ -4732,7 +4679,7 @@ type PolicyVerdict struct {
 
 func (x *PolicyVerdict) Reset() {
 	*x = PolicyVerdict{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4744,7 +4691,7 @@ func (x *PolicyVerdict) String() string {
 func (*PolicyVerdict) ProtoMessage() {}
 
 func (x *PolicyVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4757,7 +4704,7 @@ func (x *PolicyVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyVerdict.ProtoReflect.Descriptor instead.
 func (*PolicyVerdict) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{54}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *PolicyVerdict) GetFrom() *VerdictParty {
@@ -4825,7 +4772,7 @@ type ExplainPolicyResponse struct {
 
 func (x *ExplainPolicyResponse) Reset() {
 	*x = ExplainPolicyResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4837,7 +4784,7 @@ func (x *ExplainPolicyResponse) String() string {
 func (*ExplainPolicyResponse) ProtoMessage() {}
 
 func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4850,7 +4797,7 @@ func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyResponse.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{55}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ExplainPolicyResponse) GetVerdicts() []*PolicyVerdict {
@@ -4869,7 +4816,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4881,7 +4828,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4894,7 +4841,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{56}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListNodesRequest) GetKey() string {
@@ -4913,7 +4860,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4925,7 +4872,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4938,7 +4885,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{57}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ListNodesResponse) GetNodes() []*NodeStatus {
@@ -4969,7 +4916,7 @@ type UPFStatus struct {
 
 func (x *UPFStatus) Reset() {
 	*x = UPFStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4981,7 +4928,7 @@ func (x *UPFStatus) String() string {
 func (*UPFStatus) ProtoMessage() {}
 
 func (x *UPFStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4994,7 +4941,7 @@ func (x *UPFStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UPFStatus.ProtoReflect.Descriptor instead.
 func (*UPFStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{58}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *UPFStatus) GetSessions() uint32 {
@@ -5094,7 +5041,7 @@ type N4Counts struct {
 
 func (x *N4Counts) Reset() {
 	*x = N4Counts{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5106,7 +5053,7 @@ func (x *N4Counts) String() string {
 func (*N4Counts) ProtoMessage() {}
 
 func (x *N4Counts) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5119,7 +5066,7 @@ func (x *N4Counts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use N4Counts.ProtoReflect.Descriptor instead.
 func (*N4Counts) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{59}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *N4Counts) GetHeartbeats() uint64 {
@@ -5163,7 +5110,7 @@ type PoolStatus struct {
 
 func (x *PoolStatus) Reset() {
 	*x = PoolStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5175,7 +5122,7 @@ func (x *PoolStatus) String() string {
 func (*PoolStatus) ProtoMessage() {}
 
 func (x *PoolStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5188,7 +5135,7 @@ func (x *PoolStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolStatus.ProtoReflect.Descriptor instead.
 func (*PoolStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{60}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *PoolStatus) GetNetworkInstance() string {
@@ -5232,7 +5179,7 @@ type PeerStatus struct {
 
 func (x *PeerStatus) Reset() {
 	*x = PeerStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5244,7 +5191,7 @@ func (x *PeerStatus) String() string {
 func (*PeerStatus) ProtoMessage() {}
 
 func (x *PeerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5257,7 +5204,7 @@ func (x *PeerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerStatus.ProtoReflect.Descriptor instead.
 func (*PeerStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{61}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *PeerStatus) GetAddr() string {
@@ -5302,7 +5249,7 @@ type SliceStatus struct {
 
 func (x *SliceStatus) Reset() {
 	*x = SliceStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5314,7 +5261,7 @@ func (x *SliceStatus) String() string {
 func (*SliceStatus) ProtoMessage() {}
 
 func (x *SliceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5327,7 +5274,7 @@ func (x *SliceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceStatus.ProtoReflect.Descriptor instead.
 func (*SliceStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{62}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *SliceStatus) GetResource() *Slice {
@@ -5387,7 +5334,7 @@ type AssociationStatus struct {
 
 func (x *AssociationStatus) Reset() {
 	*x = AssociationStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5399,7 +5346,7 @@ func (x *AssociationStatus) String() string {
 func (*AssociationStatus) ProtoMessage() {}
 
 func (x *AssociationStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5412,7 +5359,7 @@ func (x *AssociationStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssociationStatus.ProtoReflect.Descriptor instead.
 func (*AssociationStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{63}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *AssociationStatus) GetNode() string {
@@ -5488,7 +5435,7 @@ type SessionStatus struct {
 
 func (x *SessionStatus) Reset() {
 	*x = SessionStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5500,7 +5447,7 @@ func (x *SessionStatus) String() string {
 func (*SessionStatus) ProtoMessage() {}
 
 func (x *SessionStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5513,7 +5460,7 @@ func (x *SessionStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionStatus.ProtoReflect.Descriptor instead.
 func (*SessionStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{64}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *SessionStatus) GetSeid() uint64 {
@@ -5633,7 +5580,7 @@ type PDRStatus struct {
 
 func (x *PDRStatus) Reset() {
 	*x = PDRStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5645,7 +5592,7 @@ func (x *PDRStatus) String() string {
 func (*PDRStatus) ProtoMessage() {}
 
 func (x *PDRStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5658,7 +5605,7 @@ func (x *PDRStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PDRStatus.ProtoReflect.Descriptor instead.
 func (*PDRStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{65}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *PDRStatus) GetPdr() uint32 {
@@ -5692,17 +5639,18 @@ func (x *PDRStatus) GetPolicy() *PDRPolicy {
 // PDRPolicy is an SR policy as packets of a PDR meet it.
 type PDRPolicy struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // empty: the class is strict and has none, so that they are dropped
 	Color         uint32                 `protobuf:"varint,2,opt,name=color,proto3" json:"color,omitempty"`
 	Endpoint      string                 `protobuf:"bytes,3,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
 	Verdict       *Verdict               `protobuf:"bytes,4,opt,name=verdict,proto3" json:"verdict,omitempty"` // on the candidate path that the policy has
+	Class         string                 `protobuf:"bytes,5,opt,name=class,proto3" json:"class,omitempty"`     // traffic class of the packets; empty: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PDRPolicy) Reset() {
 	*x = PDRPolicy{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5714,7 +5662,7 @@ func (x *PDRPolicy) String() string {
 func (*PDRPolicy) ProtoMessage() {}
 
 func (x *PDRPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5727,7 +5675,7 @@ func (x *PDRPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PDRPolicy.ProtoReflect.Descriptor instead.
 func (*PDRPolicy) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{66}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *PDRPolicy) GetName() string {
@@ -5758,6 +5706,13 @@ func (x *PDRPolicy) GetVerdict() *Verdict {
 	return nil
 }
 
+func (x *PDRPolicy) GetClass() string {
+	if x != nil {
+		return x.Class
+	}
+	return ""
+}
+
 // URRStatus is what a URR has counted since its last report.
 type URRStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5772,7 +5727,7 @@ type URRStatus struct {
 
 func (x *URRStatus) Reset() {
 	*x = URRStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5784,7 +5739,7 @@ func (x *URRStatus) String() string {
 func (*URRStatus) ProtoMessage() {}
 
 func (x *URRStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5797,7 +5752,7 @@ func (x *URRStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use URRStatus.ProtoReflect.Descriptor instead.
 func (*URRStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{67}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *URRStatus) GetUrr() uint32 {
@@ -5849,7 +5804,7 @@ type InterfaceStatus struct {
 
 func (x *InterfaceStatus) Reset() {
 	*x = InterfaceStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5861,7 +5816,7 @@ func (x *InterfaceStatus) String() string {
 func (*InterfaceStatus) ProtoMessage() {}
 
 func (x *InterfaceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5874,7 +5829,7 @@ func (x *InterfaceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterfaceStatus.ProtoReflect.Descriptor instead.
 func (*InterfaceStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{68}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *InterfaceStatus) GetResource() *Interface {
@@ -5933,7 +5888,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5945,7 +5900,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5958,7 +5913,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{69}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Outcome) GetReason() string {
@@ -6007,7 +5962,7 @@ type LocatorStatus struct {
 
 func (x *LocatorStatus) Reset() {
 	*x = LocatorStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6019,7 +5974,7 @@ func (x *LocatorStatus) String() string {
 func (*LocatorStatus) ProtoMessage() {}
 
 func (x *LocatorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6032,7 +5987,7 @@ func (x *LocatorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocatorStatus.ProtoReflect.Descriptor instead.
 func (*LocatorStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{70}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *LocatorStatus) GetResource() *Locator {
@@ -6069,7 +6024,7 @@ type SIDStatus struct {
 
 func (x *SIDStatus) Reset() {
 	*x = SIDStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6081,7 +6036,7 @@ func (x *SIDStatus) String() string {
 func (*SIDStatus) ProtoMessage() {}
 
 func (x *SIDStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6094,7 +6049,7 @@ func (x *SIDStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SIDStatus.ProtoReflect.Descriptor instead.
 func (*SIDStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{71}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *SIDStatus) GetResource() *LocalSID {
@@ -6151,7 +6106,7 @@ type PolicyStatus struct {
 
 func (x *PolicyStatus) Reset() {
 	*x = PolicyStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6163,7 +6118,7 @@ func (x *PolicyStatus) String() string {
 func (*PolicyStatus) ProtoMessage() {}
 
 func (x *PolicyStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6176,7 +6131,7 @@ func (x *PolicyStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyStatus.ProtoReflect.Descriptor instead.
 func (*PolicyStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{72}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *PolicyStatus) GetResource() *Policy {
@@ -6265,7 +6220,7 @@ type ProtectionList struct {
 
 func (x *ProtectionList) Reset() {
 	*x = ProtectionList{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6277,7 +6232,7 @@ func (x *ProtectionList) String() string {
 func (*ProtectionList) ProtoMessage() {}
 
 func (x *ProtectionList) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6290,7 +6245,7 @@ func (x *ProtectionList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtectionList.ProtoReflect.Descriptor instead.
 func (*ProtectionList) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{73}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ProtectionList) GetWeight() uint32 {
@@ -6353,7 +6308,7 @@ type PathMTU struct {
 
 func (x *PathMTU) Reset() {
 	*x = PathMTU{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6365,7 +6320,7 @@ func (x *PathMTU) String() string {
 func (*PathMTU) ProtoMessage() {}
 
 func (x *PathMTU) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6378,7 +6333,7 @@ func (x *PathMTU) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathMTU.ProtoReflect.Descriptor instead.
 func (*PathMTU) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{74}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *PathMTU) GetMtu() uint32 {
@@ -6407,7 +6362,7 @@ type Delay struct {
 
 func (x *Delay) Reset() {
 	*x = Delay{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6419,7 +6374,7 @@ func (x *Delay) String() string {
 func (*Delay) ProtoMessage() {}
 
 func (x *Delay) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6432,7 +6387,7 @@ func (x *Delay) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delay.ProtoReflect.Descriptor instead.
 func (*Delay) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{75}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Delay) GetMinimum() uint64 {
@@ -6474,7 +6429,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6486,7 +6441,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6499,7 +6454,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{76}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Verdict) GetPath() string {
@@ -6576,7 +6531,7 @@ type CandidatePathStatus struct {
 
 func (x *CandidatePathStatus) Reset() {
 	*x = CandidatePathStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6588,7 +6543,7 @@ func (x *CandidatePathStatus) String() string {
 func (*CandidatePathStatus) ProtoMessage() {}
 
 func (x *CandidatePathStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6601,7 +6556,7 @@ func (x *CandidatePathStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CandidatePathStatus.ProtoReflect.Descriptor instead.
 func (*CandidatePathStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{77}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *CandidatePathStatus) GetResource() *CandidatePath {
@@ -6640,7 +6595,7 @@ type ClassStatus struct {
 
 func (x *ClassStatus) Reset() {
 	*x = ClassStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6652,7 +6607,7 @@ func (x *ClassStatus) String() string {
 func (*ClassStatus) ProtoMessage() {}
 
 func (x *ClassStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6665,7 +6620,7 @@ func (x *ClassStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClassStatus.ProtoReflect.Descriptor instead.
 func (*ClassStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{78}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ClassStatus) GetResource() *TrafficClass {
@@ -6721,7 +6676,7 @@ type SteeringStatus struct {
 
 func (x *SteeringStatus) Reset() {
 	*x = SteeringStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6733,7 +6688,7 @@ func (x *SteeringStatus) String() string {
 func (*SteeringStatus) ProtoMessage() {}
 
 func (x *SteeringStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6746,7 +6701,7 @@ func (x *SteeringStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SteeringStatus.ProtoReflect.Descriptor instead.
 func (*SteeringStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{79}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *SteeringStatus) GetResource() *Steering {
@@ -6783,7 +6738,7 @@ type TunnelStatus struct {
 
 func (x *TunnelStatus) Reset() {
 	*x = TunnelStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6795,7 +6750,7 @@ func (x *TunnelStatus) String() string {
 func (*TunnelStatus) ProtoMessage() {}
 
 func (x *TunnelStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6808,7 +6763,7 @@ func (x *TunnelStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TunnelStatus.ProtoReflect.Descriptor instead.
 func (*TunnelStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{80}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *TunnelStatus) GetResource() *Tunnel {
@@ -6857,7 +6812,7 @@ type Attachment struct {
 
 func (x *Attachment) Reset() {
 	*x = Attachment{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6869,7 +6824,7 @@ func (x *Attachment) String() string {
 func (*Attachment) ProtoMessage() {}
 
 func (x *Attachment) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6882,7 +6837,7 @@ func (x *Attachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attachment.ProtoReflect.Descriptor instead.
 func (*Attachment) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{81}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Attachment) GetContainerId() string {
@@ -6919,7 +6874,7 @@ type Pod struct {
 
 func (x *Pod) Reset() {
 	*x = Pod{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6931,7 +6886,7 @@ func (x *Pod) String() string {
 func (*Pod) ProtoMessage() {}
 
 func (x *Pod) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6944,7 +6899,7 @@ func (x *Pod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pod.ProtoReflect.Descriptor instead.
 func (*Pod) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{82}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Pod) GetNetwork() string {
@@ -7037,7 +6992,7 @@ type PodStatus struct {
 
 func (x *PodStatus) Reset() {
 	*x = PodStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7049,7 +7004,7 @@ func (x *PodStatus) String() string {
 func (*PodStatus) ProtoMessage() {}
 
 func (x *PodStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7062,7 +7017,7 @@ func (x *PodStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodStatus.ProtoReflect.Descriptor instead.
 func (*PodStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{83}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *PodStatus) GetAttachment() *Attachment {
@@ -7114,7 +7069,7 @@ type AdjacencyStatus struct {
 
 func (x *AdjacencyStatus) Reset() {
 	*x = AdjacencyStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7126,7 +7081,7 @@ func (x *AdjacencyStatus) String() string {
 func (*AdjacencyStatus) ProtoMessage() {}
 
 func (x *AdjacencyStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7139,7 +7094,7 @@ func (x *AdjacencyStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdjacencyStatus.ProtoReflect.Descriptor instead.
 func (*AdjacencyStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{84}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *AdjacencyStatus) GetKey() string {
@@ -7193,7 +7148,7 @@ type ListInterfacesRequest struct {
 
 func (x *ListInterfacesRequest) Reset() {
 	*x = ListInterfacesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7205,7 +7160,7 @@ func (x *ListInterfacesRequest) String() string {
 func (*ListInterfacesRequest) ProtoMessage() {}
 
 func (x *ListInterfacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7218,7 +7173,7 @@ func (x *ListInterfacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterfacesRequest.ProtoReflect.Descriptor instead.
 func (*ListInterfacesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{85}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ListInterfacesRequest) GetKey() string {
@@ -7237,7 +7192,7 @@ type ListInterfacesResponse struct {
 
 func (x *ListInterfacesResponse) Reset() {
 	*x = ListInterfacesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7249,7 +7204,7 @@ func (x *ListInterfacesResponse) String() string {
 func (*ListInterfacesResponse) ProtoMessage() {}
 
 func (x *ListInterfacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7262,7 +7217,7 @@ func (x *ListInterfacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInterfacesResponse.ProtoReflect.Descriptor instead.
 func (*ListInterfacesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{86}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ListInterfacesResponse) GetInterfaces() []*InterfaceStatus {
@@ -7281,7 +7236,7 @@ type ListLocatorsRequest struct {
 
 func (x *ListLocatorsRequest) Reset() {
 	*x = ListLocatorsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7293,7 +7248,7 @@ func (x *ListLocatorsRequest) String() string {
 func (*ListLocatorsRequest) ProtoMessage() {}
 
 func (x *ListLocatorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7306,7 +7261,7 @@ func (x *ListLocatorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocatorsRequest.ProtoReflect.Descriptor instead.
 func (*ListLocatorsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{87}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ListLocatorsRequest) GetKey() string {
@@ -7325,7 +7280,7 @@ type ListLocatorsResponse struct {
 
 func (x *ListLocatorsResponse) Reset() {
 	*x = ListLocatorsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7337,7 +7292,7 @@ func (x *ListLocatorsResponse) String() string {
 func (*ListLocatorsResponse) ProtoMessage() {}
 
 func (x *ListLocatorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7350,7 +7305,7 @@ func (x *ListLocatorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLocatorsResponse.ProtoReflect.Descriptor instead.
 func (*ListLocatorsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{88}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ListLocatorsResponse) GetLocators() []*LocatorStatus {
@@ -7369,7 +7324,7 @@ type ListSIDsRequest struct {
 
 func (x *ListSIDsRequest) Reset() {
 	*x = ListSIDsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7381,7 +7336,7 @@ func (x *ListSIDsRequest) String() string {
 func (*ListSIDsRequest) ProtoMessage() {}
 
 func (x *ListSIDsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7394,7 +7349,7 @@ func (x *ListSIDsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSIDsRequest.ProtoReflect.Descriptor instead.
 func (*ListSIDsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{89}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ListSIDsRequest) GetKey() string {
@@ -7413,7 +7368,7 @@ type ListSIDsResponse struct {
 
 func (x *ListSIDsResponse) Reset() {
 	*x = ListSIDsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7425,7 +7380,7 @@ func (x *ListSIDsResponse) String() string {
 func (*ListSIDsResponse) ProtoMessage() {}
 
 func (x *ListSIDsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7438,7 +7393,7 @@ func (x *ListSIDsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSIDsResponse.ProtoReflect.Descriptor instead.
 func (*ListSIDsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{90}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ListSIDsResponse) GetSids() []*SIDStatus {
@@ -7457,7 +7412,7 @@ type ListPoliciesRequest struct {
 
 func (x *ListPoliciesRequest) Reset() {
 	*x = ListPoliciesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7469,7 +7424,7 @@ func (x *ListPoliciesRequest) String() string {
 func (*ListPoliciesRequest) ProtoMessage() {}
 
 func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7482,7 +7437,7 @@ func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesRequest.ProtoReflect.Descriptor instead.
 func (*ListPoliciesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{91}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ListPoliciesRequest) GetKey() string {
@@ -7501,7 +7456,7 @@ type ListPoliciesResponse struct {
 
 func (x *ListPoliciesResponse) Reset() {
 	*x = ListPoliciesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7513,7 +7468,7 @@ func (x *ListPoliciesResponse) String() string {
 func (*ListPoliciesResponse) ProtoMessage() {}
 
 func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7526,7 +7481,7 @@ func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesResponse.ProtoReflect.Descriptor instead.
 func (*ListPoliciesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{92}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ListPoliciesResponse) GetPolicies() []*PolicyStatus {
@@ -7545,7 +7500,7 @@ type ListCandidatePathsRequest struct {
 
 func (x *ListCandidatePathsRequest) Reset() {
 	*x = ListCandidatePathsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7557,7 +7512,7 @@ func (x *ListCandidatePathsRequest) String() string {
 func (*ListCandidatePathsRequest) ProtoMessage() {}
 
 func (x *ListCandidatePathsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7570,7 +7525,7 @@ func (x *ListCandidatePathsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCandidatePathsRequest.ProtoReflect.Descriptor instead.
 func (*ListCandidatePathsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{93}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ListCandidatePathsRequest) GetKey() string {
@@ -7589,7 +7544,7 @@ type ListCandidatePathsResponse struct {
 
 func (x *ListCandidatePathsResponse) Reset() {
 	*x = ListCandidatePathsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7601,7 +7556,7 @@ func (x *ListCandidatePathsResponse) String() string {
 func (*ListCandidatePathsResponse) ProtoMessage() {}
 
 func (x *ListCandidatePathsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7614,7 +7569,7 @@ func (x *ListCandidatePathsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCandidatePathsResponse.ProtoReflect.Descriptor instead.
 func (*ListCandidatePathsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{94}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ListCandidatePathsResponse) GetCandidatePaths() []*CandidatePathStatus {
@@ -7633,7 +7588,7 @@ type ListClassesRequest struct {
 
 func (x *ListClassesRequest) Reset() {
 	*x = ListClassesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7645,7 +7600,7 @@ func (x *ListClassesRequest) String() string {
 func (*ListClassesRequest) ProtoMessage() {}
 
 func (x *ListClassesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7658,7 +7613,7 @@ func (x *ListClassesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClassesRequest.ProtoReflect.Descriptor instead.
 func (*ListClassesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{95}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ListClassesRequest) GetKey() string {
@@ -7677,7 +7632,7 @@ type ListClassesResponse struct {
 
 func (x *ListClassesResponse) Reset() {
 	*x = ListClassesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7689,7 +7644,7 @@ func (x *ListClassesResponse) String() string {
 func (*ListClassesResponse) ProtoMessage() {}
 
 func (x *ListClassesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7702,7 +7657,7 @@ func (x *ListClassesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListClassesResponse.ProtoReflect.Descriptor instead.
 func (*ListClassesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{96}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ListClassesResponse) GetClasses() []*ClassStatus {
@@ -7721,7 +7676,7 @@ type ListSteeringRequest struct {
 
 func (x *ListSteeringRequest) Reset() {
 	*x = ListSteeringRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7733,7 +7688,7 @@ func (x *ListSteeringRequest) String() string {
 func (*ListSteeringRequest) ProtoMessage() {}
 
 func (x *ListSteeringRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7746,7 +7701,7 @@ func (x *ListSteeringRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSteeringRequest.ProtoReflect.Descriptor instead.
 func (*ListSteeringRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{97}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ListSteeringRequest) GetKey() string {
@@ -7765,7 +7720,7 @@ type ListSteeringResponse struct {
 
 func (x *ListSteeringResponse) Reset() {
 	*x = ListSteeringResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7777,7 +7732,7 @@ func (x *ListSteeringResponse) String() string {
 func (*ListSteeringResponse) ProtoMessage() {}
 
 func (x *ListSteeringResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7790,7 +7745,7 @@ func (x *ListSteeringResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSteeringResponse.ProtoReflect.Descriptor instead.
 func (*ListSteeringResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{98}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ListSteeringResponse) GetSteering() []*SteeringStatus {
@@ -7809,7 +7764,7 @@ type ListTunnelsRequest struct {
 
 func (x *ListTunnelsRequest) Reset() {
 	*x = ListTunnelsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7821,7 +7776,7 @@ func (x *ListTunnelsRequest) String() string {
 func (*ListTunnelsRequest) ProtoMessage() {}
 
 func (x *ListTunnelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7834,7 +7789,7 @@ func (x *ListTunnelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTunnelsRequest.ProtoReflect.Descriptor instead.
 func (*ListTunnelsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{99}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ListTunnelsRequest) GetKey() string {
@@ -7853,7 +7808,7 @@ type ListTunnelsResponse struct {
 
 func (x *ListTunnelsResponse) Reset() {
 	*x = ListTunnelsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7865,7 +7820,7 @@ func (x *ListTunnelsResponse) String() string {
 func (*ListTunnelsResponse) ProtoMessage() {}
 
 func (x *ListTunnelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7878,7 +7833,7 @@ func (x *ListTunnelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTunnelsResponse.ProtoReflect.Descriptor instead.
 func (*ListTunnelsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{100}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ListTunnelsResponse) GetTunnels() []*TunnelStatus {
@@ -7897,7 +7852,7 @@ type ListAdjacenciesRequest struct {
 
 func (x *ListAdjacenciesRequest) Reset() {
 	*x = ListAdjacenciesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7909,7 +7864,7 @@ func (x *ListAdjacenciesRequest) String() string {
 func (*ListAdjacenciesRequest) ProtoMessage() {}
 
 func (x *ListAdjacenciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7922,7 +7877,7 @@ func (x *ListAdjacenciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdjacenciesRequest.ProtoReflect.Descriptor instead.
 func (*ListAdjacenciesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{101}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ListAdjacenciesRequest) GetKey() string {
@@ -7941,7 +7896,7 @@ type ListAdjacenciesResponse struct {
 
 func (x *ListAdjacenciesResponse) Reset() {
 	*x = ListAdjacenciesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7953,7 +7908,7 @@ func (x *ListAdjacenciesResponse) String() string {
 func (*ListAdjacenciesResponse) ProtoMessage() {}
 
 func (x *ListAdjacenciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7966,7 +7921,7 @@ func (x *ListAdjacenciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdjacenciesResponse.ProtoReflect.Descriptor instead.
 func (*ListAdjacenciesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{102}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ListAdjacenciesResponse) GetAdjacencies() []*AdjacencyStatus {
@@ -7985,7 +7940,7 @@ type ListOutcomesRequest struct {
 
 func (x *ListOutcomesRequest) Reset() {
 	*x = ListOutcomesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7997,7 +7952,7 @@ func (x *ListOutcomesRequest) String() string {
 func (*ListOutcomesRequest) ProtoMessage() {}
 
 func (x *ListOutcomesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8010,7 +7965,7 @@ func (x *ListOutcomesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOutcomesRequest.ProtoReflect.Descriptor instead.
 func (*ListOutcomesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{103}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ListOutcomesRequest) GetKey() string {
@@ -8029,7 +7984,7 @@ type ListOutcomesResponse struct {
 
 func (x *ListOutcomesResponse) Reset() {
 	*x = ListOutcomesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8041,7 +7996,7 @@ func (x *ListOutcomesResponse) String() string {
 func (*ListOutcomesResponse) ProtoMessage() {}
 
 func (x *ListOutcomesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8054,7 +8009,7 @@ func (x *ListOutcomesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOutcomesResponse.ProtoReflect.Descriptor instead.
 func (*ListOutcomesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{104}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ListOutcomesResponse) GetOutcomes() []*Outcome {
@@ -8073,7 +8028,7 @@ type ListPodsRequest struct {
 
 func (x *ListPodsRequest) Reset() {
 	*x = ListPodsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8085,7 +8040,7 @@ func (x *ListPodsRequest) String() string {
 func (*ListPodsRequest) ProtoMessage() {}
 
 func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8098,7 +8053,7 @@ func (x *ListPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsRequest.ProtoReflect.Descriptor instead.
 func (*ListPodsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{105}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ListPodsRequest) GetKey() string {
@@ -8117,7 +8072,7 @@ type ListPodsResponse struct {
 
 func (x *ListPodsResponse) Reset() {
 	*x = ListPodsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8129,7 +8084,7 @@ func (x *ListPodsResponse) String() string {
 func (*ListPodsResponse) ProtoMessage() {}
 
 func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8142,7 +8097,7 @@ func (x *ListPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPodsResponse.ProtoReflect.Descriptor instead.
 func (*ListPodsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{106}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *ListPodsResponse) GetPods() []*PodStatus {
@@ -8161,7 +8116,7 @@ type ListSlicesRequest struct {
 
 func (x *ListSlicesRequest) Reset() {
 	*x = ListSlicesRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8173,7 +8128,7 @@ func (x *ListSlicesRequest) String() string {
 func (*ListSlicesRequest) ProtoMessage() {}
 
 func (x *ListSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8186,7 +8141,7 @@ func (x *ListSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlicesRequest.ProtoReflect.Descriptor instead.
 func (*ListSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{107}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *ListSlicesRequest) GetKey() string {
@@ -8205,7 +8160,7 @@ type ListSlicesResponse struct {
 
 func (x *ListSlicesResponse) Reset() {
 	*x = ListSlicesResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8217,7 +8172,7 @@ func (x *ListSlicesResponse) String() string {
 func (*ListSlicesResponse) ProtoMessage() {}
 
 func (x *ListSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8230,7 +8185,7 @@ func (x *ListSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSlicesResponse.ProtoReflect.Descriptor instead.
 func (*ListSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{108}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ListSlicesResponse) GetSlices() []*SliceStatus {
@@ -8256,7 +8211,7 @@ type BGPPeerStatus struct {
 
 func (x *BGPPeerStatus) Reset() {
 	*x = BGPPeerStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8268,7 +8223,7 @@ func (x *BGPPeerStatus) String() string {
 func (*BGPPeerStatus) ProtoMessage() {}
 
 func (x *BGPPeerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8281,7 +8236,7 @@ func (x *BGPPeerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BGPPeerStatus.ProtoReflect.Descriptor instead.
 func (*BGPPeerStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{109}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *BGPPeerStatus) GetAddress() string {
@@ -8356,7 +8311,7 @@ type AnnouncementStatus struct {
 
 func (x *AnnouncementStatus) Reset() {
 	*x = AnnouncementStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8368,7 +8323,7 @@ func (x *AnnouncementStatus) String() string {
 func (*AnnouncementStatus) ProtoMessage() {}
 
 func (x *AnnouncementStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8381,7 +8336,7 @@ func (x *AnnouncementStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnnouncementStatus.ProtoReflect.Descriptor instead.
 func (*AnnouncementStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{110}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *AnnouncementStatus) GetPrefix() string {
@@ -8449,7 +8404,7 @@ type ListAnnouncementsRequest struct {
 
 func (x *ListAnnouncementsRequest) Reset() {
 	*x = ListAnnouncementsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8461,7 +8416,7 @@ func (x *ListAnnouncementsRequest) String() string {
 func (*ListAnnouncementsRequest) ProtoMessage() {}
 
 func (x *ListAnnouncementsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8474,7 +8429,7 @@ func (x *ListAnnouncementsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAnnouncementsRequest.ProtoReflect.Descriptor instead.
 func (*ListAnnouncementsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{111}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ListAnnouncementsRequest) GetKey() string {
@@ -8493,7 +8448,7 @@ type ListAnnouncementsResponse struct {
 
 func (x *ListAnnouncementsResponse) Reset() {
 	*x = ListAnnouncementsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8505,7 +8460,7 @@ func (x *ListAnnouncementsResponse) String() string {
 func (*ListAnnouncementsResponse) ProtoMessage() {}
 
 func (x *ListAnnouncementsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8518,7 +8473,7 @@ func (x *ListAnnouncementsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAnnouncementsResponse.ProtoReflect.Descriptor instead.
 func (*ListAnnouncementsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{112}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ListAnnouncementsResponse) GetAnnouncements() []*AnnouncementStatus {
@@ -8547,7 +8502,7 @@ type NATStatus struct {
 
 func (x *NATStatus) Reset() {
 	*x = NATStatus{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8559,7 +8514,7 @@ func (x *NATStatus) String() string {
 func (*NATStatus) ProtoMessage() {}
 
 func (x *NATStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8572,7 +8527,7 @@ func (x *NATStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NATStatus.ProtoReflect.Descriptor instead.
 func (*NATStatus) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{113}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *NATStatus) GetPool() string {
@@ -8663,7 +8618,7 @@ type NATBlock struct {
 
 func (x *NATBlock) Reset() {
 	*x = NATBlock{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8675,7 +8630,7 @@ func (x *NATBlock) String() string {
 func (*NATBlock) ProtoMessage() {}
 
 func (x *NATBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8688,7 +8643,7 @@ func (x *NATBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NATBlock.ProtoReflect.Descriptor instead.
 func (*NATBlock) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{114}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *NATBlock) GetPublicAddress() string {
@@ -8725,7 +8680,7 @@ type NATMapping struct {
 
 func (x *NATMapping) Reset() {
 	*x = NATMapping{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8737,7 +8692,7 @@ func (x *NATMapping) String() string {
 func (*NATMapping) ProtoMessage() {}
 
 func (x *NATMapping) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8750,7 +8705,7 @@ func (x *NATMapping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NATMapping.ProtoReflect.Descriptor instead.
 func (*NATMapping) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{115}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *NATMapping) GetProtocol() string {
@@ -8797,7 +8752,7 @@ type ListNATsRequest struct {
 
 func (x *ListNATsRequest) Reset() {
 	*x = ListNATsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8809,7 +8764,7 @@ func (x *ListNATsRequest) String() string {
 func (*ListNATsRequest) ProtoMessage() {}
 
 func (x *ListNATsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8822,7 +8777,7 @@ func (x *ListNATsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNATsRequest.ProtoReflect.Descriptor instead.
 func (*ListNATsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{116}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *ListNATsRequest) GetKey() string {
@@ -8841,7 +8796,7 @@ type ListNATsResponse struct {
 
 func (x *ListNATsResponse) Reset() {
 	*x = ListNATsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8853,7 +8808,7 @@ func (x *ListNATsResponse) String() string {
 func (*ListNATsResponse) ProtoMessage() {}
 
 func (x *ListNATsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8866,7 +8821,7 @@ func (x *ListNATsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNATsResponse.ProtoReflect.Descriptor instead.
 func (*ListNATsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{117}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *ListNATsResponse) GetNats() []*NATStatus {
@@ -8885,7 +8840,7 @@ type ListBGPPeersRequest struct {
 
 func (x *ListBGPPeersRequest) Reset() {
 	*x = ListBGPPeersRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8897,7 +8852,7 @@ func (x *ListBGPPeersRequest) String() string {
 func (*ListBGPPeersRequest) ProtoMessage() {}
 
 func (x *ListBGPPeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8910,7 +8865,7 @@ func (x *ListBGPPeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBGPPeersRequest.ProtoReflect.Descriptor instead.
 func (*ListBGPPeersRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{118}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *ListBGPPeersRequest) GetKey() string {
@@ -8929,7 +8884,7 @@ type ListBGPPeersResponse struct {
 
 func (x *ListBGPPeersResponse) Reset() {
 	*x = ListBGPPeersResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8941,7 +8896,7 @@ func (x *ListBGPPeersResponse) String() string {
 func (*ListBGPPeersResponse) ProtoMessage() {}
 
 func (x *ListBGPPeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8954,7 +8909,7 @@ func (x *ListBGPPeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBGPPeersResponse.ProtoReflect.Descriptor instead.
 func (*ListBGPPeersResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{119}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *ListBGPPeersResponse) GetPeers() []*BGPPeerStatus {
@@ -8973,7 +8928,7 @@ type ListAssociationsRequest struct {
 
 func (x *ListAssociationsRequest) Reset() {
 	*x = ListAssociationsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8985,7 +8940,7 @@ func (x *ListAssociationsRequest) String() string {
 func (*ListAssociationsRequest) ProtoMessage() {}
 
 func (x *ListAssociationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8998,7 +8953,7 @@ func (x *ListAssociationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAssociationsRequest.ProtoReflect.Descriptor instead.
 func (*ListAssociationsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{120}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *ListAssociationsRequest) GetKey() string {
@@ -9017,7 +8972,7 @@ type ListAssociationsResponse struct {
 
 func (x *ListAssociationsResponse) Reset() {
 	*x = ListAssociationsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9029,7 +8984,7 @@ func (x *ListAssociationsResponse) String() string {
 func (*ListAssociationsResponse) ProtoMessage() {}
 
 func (x *ListAssociationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9042,7 +8997,7 @@ func (x *ListAssociationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAssociationsResponse.ProtoReflect.Descriptor instead.
 func (*ListAssociationsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{121}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *ListAssociationsResponse) GetAssociations() []*AssociationStatus {
@@ -9069,7 +9024,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9081,7 +9036,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9094,7 +9049,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{122}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *ListSessionsRequest) GetSeid() uint64 {
@@ -9156,7 +9111,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9168,7 +9123,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9181,7 +9136,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{123}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*SessionStatus {
@@ -9212,7 +9167,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9224,7 +9179,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9237,7 +9192,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{124}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *Problem) GetLine() int32 {
@@ -9288,7 +9243,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9300,7 +9255,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9313,7 +9268,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{125}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *Change) GetOp() string {
@@ -9355,7 +9310,7 @@ type Ref struct {
 
 func (x *Ref) Reset() {
 	*x = Ref{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9367,7 +9322,7 @@ func (x *Ref) String() string {
 func (*Ref) ProtoMessage() {}
 
 func (x *Ref) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9380,7 +9335,7 @@ func (x *Ref) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ref.ProtoReflect.Descriptor instead.
 func (*Ref) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{126}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *Ref) GetKind() string {
@@ -9405,7 +9360,7 @@ type GetConfigRequest struct {
 
 func (x *GetConfigRequest) Reset() {
 	*x = GetConfigRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9417,7 +9372,7 @@ func (x *GetConfigRequest) String() string {
 func (*GetConfigRequest) ProtoMessage() {}
 
 func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9430,7 +9385,7 @@ func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{127}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{126}
 }
 
 type GetConfigResponse struct {
@@ -9442,7 +9397,7 @@ type GetConfigResponse struct {
 
 func (x *GetConfigResponse) Reset() {
 	*x = GetConfigResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9454,7 +9409,7 @@ func (x *GetConfigResponse) String() string {
 func (*GetConfigResponse) ProtoMessage() {}
 
 func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9467,7 +9422,7 @@ func (x *GetConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConfigResponse.ProtoReflect.Descriptor instead.
 func (*GetConfigResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{128}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *GetConfigResponse) GetConfig() *Config {
@@ -9486,7 +9441,7 @@ type CheckRequest struct {
 
 func (x *CheckRequest) Reset() {
 	*x = CheckRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[129]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9498,7 +9453,7 @@ func (x *CheckRequest) String() string {
 func (*CheckRequest) ProtoMessage() {}
 
 func (x *CheckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[129]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9511,7 +9466,7 @@ func (x *CheckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRequest.ProtoReflect.Descriptor instead.
 func (*CheckRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{129}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *CheckRequest) GetConfig() *Config {
@@ -9530,7 +9485,7 @@ type CheckResponse struct {
 
 func (x *CheckResponse) Reset() {
 	*x = CheckResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[130]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9542,7 +9497,7 @@ func (x *CheckResponse) String() string {
 func (*CheckResponse) ProtoMessage() {}
 
 func (x *CheckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[130]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9555,7 +9510,7 @@ func (x *CheckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckResponse.ProtoReflect.Descriptor instead.
 func (*CheckResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{130}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *CheckResponse) GetProblems() []*Problem {
@@ -9575,7 +9530,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[131]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9587,7 +9542,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[131]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9600,7 +9555,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{131}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *ApplyRequest) GetConfig() *Config {
@@ -9626,7 +9581,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[132]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9638,7 +9593,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[132]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9651,7 +9606,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{132}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *ApplyResponse) GetChanges() []*Change {
@@ -9670,7 +9625,7 @@ type AddRequest struct {
 
 func (x *AddRequest) Reset() {
 	*x = AddRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[133]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9682,7 +9637,7 @@ func (x *AddRequest) String() string {
 func (*AddRequest) ProtoMessage() {}
 
 func (x *AddRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[133]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9695,7 +9650,7 @@ func (x *AddRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddRequest.ProtoReflect.Descriptor instead.
 func (*AddRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{133}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *AddRequest) GetConfig() *Config {
@@ -9714,7 +9669,7 @@ type AddResponse struct {
 
 func (x *AddResponse) Reset() {
 	*x = AddResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[134]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9726,7 +9681,7 @@ func (x *AddResponse) String() string {
 func (*AddResponse) ProtoMessage() {}
 
 func (x *AddResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[134]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9739,7 +9694,7 @@ func (x *AddResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddResponse.ProtoReflect.Descriptor instead.
 func (*AddResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{134}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *AddResponse) GetChanges() []*Change {
@@ -9758,7 +9713,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[135]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9770,7 +9725,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[135]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9783,7 +9738,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{135}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *DeleteRequest) GetRefs() []*Ref {
@@ -9802,7 +9757,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[136]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9814,7 +9769,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[136]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9827,7 +9782,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{136}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *DeleteResponse) GetChanges() []*Change {
@@ -9854,7 +9809,7 @@ type TraceRequest struct {
 
 func (x *TraceRequest) Reset() {
 	*x = TraceRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[137]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9866,7 +9821,7 @@ func (x *TraceRequest) String() string {
 func (*TraceRequest) ProtoMessage() {}
 
 func (x *TraceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[137]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9879,7 +9834,7 @@ func (x *TraceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceRequest.ProtoReflect.Descriptor instead.
 func (*TraceRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{137}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *TraceRequest) GetSource() string {
@@ -9952,7 +9907,7 @@ type TraceResponse struct {
 
 func (x *TraceResponse) Reset() {
 	*x = TraceResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[138]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9964,7 +9919,7 @@ func (x *TraceResponse) String() string {
 func (*TraceResponse) ProtoMessage() {}
 
 func (x *TraceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[138]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9977,7 +9932,7 @@ func (x *TraceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceResponse.ProtoReflect.Descriptor instead.
 func (*TraceResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{138}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *TraceResponse) GetTime() *timestamppb.Timestamp {
@@ -10128,7 +10083,7 @@ type FlowsRequest struct {
 
 func (x *FlowsRequest) Reset() {
 	*x = FlowsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[139]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10140,7 +10095,7 @@ func (x *FlowsRequest) String() string {
 func (*FlowsRequest) ProtoMessage() {}
 
 func (x *FlowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[139]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10153,7 +10108,7 @@ func (x *FlowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowsRequest.ProtoReflect.Descriptor instead.
 func (*FlowsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{139}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *FlowsRequest) GetSinceNs() int64 {
@@ -10232,7 +10187,7 @@ type FlowsResponse struct {
 
 func (x *FlowsResponse) Reset() {
 	*x = FlowsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[140]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10244,7 +10199,7 @@ func (x *FlowsResponse) String() string {
 func (*FlowsResponse) ProtoMessage() {}
 
 func (x *FlowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[140]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10257,7 +10212,7 @@ func (x *FlowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowsResponse.ProtoReflect.Descriptor instead.
 func (*FlowsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{140}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *FlowsResponse) GetId() uint64 {
@@ -10443,7 +10398,7 @@ type FlowEnd struct {
 
 func (x *FlowEnd) Reset() {
 	*x = FlowEnd{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[141]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10455,7 +10410,7 @@ func (x *FlowEnd) String() string {
 func (*FlowEnd) ProtoMessage() {}
 
 func (x *FlowEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[141]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10468,7 +10423,7 @@ func (x *FlowEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowEnd.ProtoReflect.Descriptor instead.
 func (*FlowEnd) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{141}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *FlowEnd) GetPod() string {
@@ -10523,7 +10478,7 @@ type AddPodRequest struct {
 
 func (x *AddPodRequest) Reset() {
 	*x = AddPodRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[142]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10535,7 +10490,7 @@ func (x *AddPodRequest) String() string {
 func (*AddPodRequest) ProtoMessage() {}
 
 func (x *AddPodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[142]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10548,7 +10503,7 @@ func (x *AddPodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPodRequest.ProtoReflect.Descriptor instead.
 func (*AddPodRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{142}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *AddPodRequest) GetAttachment() *Attachment {
@@ -10577,7 +10532,7 @@ type AddPodResponse struct {
 
 func (x *AddPodResponse) Reset() {
 	*x = AddPodResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[143]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10589,7 +10544,7 @@ func (x *AddPodResponse) String() string {
 func (*AddPodResponse) ProtoMessage() {}
 
 func (x *AddPodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[143]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10602,7 +10557,7 @@ func (x *AddPodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPodResponse.ProtoReflect.Descriptor instead.
 func (*AddPodResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{143}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *AddPodResponse) GetAddresses() []string {
@@ -10642,7 +10597,7 @@ type DeletePodRequest struct {
 
 func (x *DeletePodRequest) Reset() {
 	*x = DeletePodRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[144]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10654,7 +10609,7 @@ func (x *DeletePodRequest) String() string {
 func (*DeletePodRequest) ProtoMessage() {}
 
 func (x *DeletePodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[144]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10667,7 +10622,7 @@ func (x *DeletePodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePodRequest.ProtoReflect.Descriptor instead.
 func (*DeletePodRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{144}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *DeletePodRequest) GetAttachment() *Attachment {
@@ -10685,7 +10640,7 @@ type DeletePodResponse struct {
 
 func (x *DeletePodResponse) Reset() {
 	*x = DeletePodResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[145]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10697,7 +10652,7 @@ func (x *DeletePodResponse) String() string {
 func (*DeletePodResponse) ProtoMessage() {}
 
 func (x *DeletePodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[145]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10710,7 +10665,7 @@ func (x *DeletePodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeletePodResponse.ProtoReflect.Descriptor instead.
 func (*DeletePodResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{145}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{144}
 }
 
 type CheckPodRequest struct {
@@ -10722,7 +10677,7 @@ type CheckPodRequest struct {
 
 func (x *CheckPodRequest) Reset() {
 	*x = CheckPodRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[146]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10734,7 +10689,7 @@ func (x *CheckPodRequest) String() string {
 func (*CheckPodRequest) ProtoMessage() {}
 
 func (x *CheckPodRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[146]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10747,7 +10702,7 @@ func (x *CheckPodRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPodRequest.ProtoReflect.Descriptor instead.
 func (*CheckPodRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{146}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *CheckPodRequest) GetAttachment() *Attachment {
@@ -10766,7 +10721,7 @@ type CheckPodResponse struct {
 
 func (x *CheckPodResponse) Reset() {
 	*x = CheckPodResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[147]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10778,7 +10733,7 @@ func (x *CheckPodResponse) String() string {
 func (*CheckPodResponse) ProtoMessage() {}
 
 func (x *CheckPodResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[147]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10791,7 +10746,7 @@ func (x *CheckPodResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckPodResponse.ProtoReflect.Descriptor instead.
 func (*CheckPodResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{147}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *CheckPodResponse) GetDifferences() []string {
@@ -10811,7 +10766,7 @@ type RetainPodsRequest struct {
 
 func (x *RetainPodsRequest) Reset() {
 	*x = RetainPodsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[148]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10823,7 +10778,7 @@ func (x *RetainPodsRequest) String() string {
 func (*RetainPodsRequest) ProtoMessage() {}
 
 func (x *RetainPodsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[148]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10836,7 +10791,7 @@ func (x *RetainPodsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetainPodsRequest.ProtoReflect.Descriptor instead.
 func (*RetainPodsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{148}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *RetainPodsRequest) GetNetwork() string {
@@ -10862,7 +10817,7 @@ type RetainPodsResponse struct {
 
 func (x *RetainPodsResponse) Reset() {
 	*x = RetainPodsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[149]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10874,7 +10829,7 @@ func (x *RetainPodsResponse) String() string {
 func (*RetainPodsResponse) ProtoMessage() {}
 
 func (x *RetainPodsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[149]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10887,7 +10842,7 @@ func (x *RetainPodsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetainPodsResponse.ProtoReflect.Descriptor instead.
 func (*RetainPodsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{149}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *RetainPodsResponse) GetRemoved() []*Attachment {
@@ -10905,7 +10860,7 @@ type GetPodReadinessRequest struct {
 
 func (x *GetPodReadinessRequest) Reset() {
 	*x = GetPodReadinessRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[150]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10917,7 +10872,7 @@ func (x *GetPodReadinessRequest) String() string {
 func (*GetPodReadinessRequest) ProtoMessage() {}
 
 func (x *GetPodReadinessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[150]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10930,7 +10885,7 @@ func (x *GetPodReadinessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPodReadinessRequest.ProtoReflect.Descriptor instead.
 func (*GetPodReadinessRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{150}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{149}
 }
 
 type GetPodReadinessResponse struct {
@@ -10944,7 +10899,7 @@ type GetPodReadinessResponse struct {
 
 func (x *GetPodReadinessResponse) Reset() {
 	*x = GetPodReadinessResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[151]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10956,7 +10911,7 @@ func (x *GetPodReadinessResponse) String() string {
 func (*GetPodReadinessResponse) ProtoMessage() {}
 
 func (x *GetPodReadinessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[151]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10969,7 +10924,7 @@ func (x *GetPodReadinessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPodReadinessResponse.ProtoReflect.Descriptor instead.
 func (*GetPodReadinessResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{151}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *GetPodReadinessResponse) GetReady() bool {
@@ -11002,7 +10957,7 @@ type DoctorRequest struct {
 
 func (x *DoctorRequest) Reset() {
 	*x = DoctorRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[152]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11014,7 +10969,7 @@ func (x *DoctorRequest) String() string {
 func (*DoctorRequest) ProtoMessage() {}
 
 func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[152]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11027,7 +10982,7 @@ func (x *DoctorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorRequest.ProtoReflect.Descriptor instead.
 func (*DoctorRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{152}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *DoctorRequest) GetInterfaces() []string {
@@ -11046,7 +11001,7 @@ type DoctorResponse struct {
 
 func (x *DoctorResponse) Reset() {
 	*x = DoctorResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[153]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11058,7 +11013,7 @@ func (x *DoctorResponse) String() string {
 func (*DoctorResponse) ProtoMessage() {}
 
 func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[153]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11071,7 +11026,7 @@ func (x *DoctorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoctorResponse.ProtoReflect.Descriptor instead.
 func (*DoctorResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{153}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *DoctorResponse) GetFindings() []*Finding {
@@ -11095,7 +11050,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[154]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11107,7 +11062,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[154]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11120,7 +11075,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{154}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{153}
 }
 
 func (x *Finding) GetName() string {
@@ -11170,7 +11125,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[155]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[154]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11182,7 +11137,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[155]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[154]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11195,7 +11150,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{155}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{154}
 }
 
 func (x *WatchRequest) GetView() string {
@@ -11229,7 +11184,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[156]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[155]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11241,7 +11196,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[156]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[155]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11254,7 +11209,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{156}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{155}
 }
 
 func (x *WatchResponse) GetTime() *timestamppb.Timestamp {
@@ -11324,7 +11279,7 @@ type Rate struct {
 
 func (x *Rate) Reset() {
 	*x = Rate{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[157]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[156]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11336,7 +11291,7 @@ func (x *Rate) String() string {
 func (*Rate) ProtoMessage() {}
 
 func (x *Rate) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[157]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[156]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11349,7 +11304,7 @@ func (x *Rate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rate.ProtoReflect.Descriptor instead.
 func (*Rate) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{157}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{156}
 }
 
 func (x *Rate) GetPackets() float64 {
@@ -11379,7 +11334,7 @@ type Topology struct {
 
 func (x *Topology) Reset() {
 	*x = Topology{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[158]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[157]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11391,7 +11346,7 @@ func (x *Topology) String() string {
 func (*Topology) ProtoMessage() {}
 
 func (x *Topology) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[158]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[157]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11404,7 +11359,7 @@ func (x *Topology) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Topology.ProtoReflect.Descriptor instead.
 func (*Topology) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{158}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{157}
 }
 
 func (x *Topology) GetNodes() []*TopologyNode {
@@ -11453,7 +11408,7 @@ type TopologyNode struct {
 
 func (x *TopologyNode) Reset() {
 	*x = TopologyNode{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[159]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[158]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11465,7 +11420,7 @@ func (x *TopologyNode) String() string {
 func (*TopologyNode) ProtoMessage() {}
 
 func (x *TopologyNode) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[159]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[158]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11478,7 +11433,7 @@ func (x *TopologyNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopologyNode.ProtoReflect.Descriptor instead.
 func (*TopologyNode) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{159}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{158}
 }
 
 func (x *TopologyNode) GetId() string {
@@ -11559,7 +11514,7 @@ type TopologyLink struct {
 
 func (x *TopologyLink) Reset() {
 	*x = TopologyLink{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[160]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[159]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11571,7 +11526,7 @@ func (x *TopologyLink) String() string {
 func (*TopologyLink) ProtoMessage() {}
 
 func (x *TopologyLink) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[160]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[159]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11584,7 +11539,7 @@ func (x *TopologyLink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopologyLink.ProtoReflect.Descriptor instead.
 func (*TopologyLink) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{160}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{159}
 }
 
 func (x *TopologyLink) GetId() string {
@@ -11645,7 +11600,7 @@ type TopologyGroup struct {
 
 func (x *TopologyGroup) Reset() {
 	*x = TopologyGroup{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[161]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[160]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11657,7 +11612,7 @@ func (x *TopologyGroup) String() string {
 func (*TopologyGroup) ProtoMessage() {}
 
 func (x *TopologyGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[161]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[160]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11670,7 +11625,7 @@ func (x *TopologyGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopologyGroup.ProtoReflect.Descriptor instead.
 func (*TopologyGroup) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{161}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{160}
 }
 
 func (x *TopologyGroup) GetId() string {
@@ -11736,7 +11691,7 @@ type WatchedSession struct {
 
 func (x *WatchedSession) Reset() {
 	*x = WatchedSession{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[162]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[161]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11748,7 +11703,7 @@ func (x *WatchedSession) String() string {
 func (*WatchedSession) ProtoMessage() {}
 
 func (x *WatchedSession) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[162]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[161]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11761,7 +11716,7 @@ func (x *WatchedSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchedSession.ProtoReflect.Descriptor instead.
 func (*WatchedSession) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{162}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{161}
 }
 
 func (x *WatchedSession) GetSession() *SessionStatus {
@@ -11811,7 +11766,7 @@ type Drops struct {
 
 func (x *Drops) Reset() {
 	*x = Drops{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[163]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[162]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11823,7 +11778,7 @@ func (x *Drops) String() string {
 func (*Drops) ProtoMessage() {}
 
 func (x *Drops) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[163]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[162]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11836,7 +11791,7 @@ func (x *Drops) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drops.ProtoReflect.Descriptor instead.
 func (*Drops) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{163}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{162}
 }
 
 func (x *Drops) GetOutcomes() []*WatchedOutcome {
@@ -11871,7 +11826,7 @@ type WatchedOutcome struct {
 
 func (x *WatchedOutcome) Reset() {
 	*x = WatchedOutcome{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[164]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[163]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11883,7 +11838,7 @@ func (x *WatchedOutcome) String() string {
 func (*WatchedOutcome) ProtoMessage() {}
 
 func (x *WatchedOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[164]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[163]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11896,7 +11851,7 @@ func (x *WatchedOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchedOutcome.ProtoReflect.Descriptor instead.
 func (*WatchedOutcome) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{164}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{163}
 }
 
 func (x *WatchedOutcome) GetOutcome() *Outcome {
@@ -11925,7 +11880,7 @@ type DropSample struct {
 
 func (x *DropSample) Reset() {
 	*x = DropSample{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[165]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[164]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11937,7 +11892,7 @@ func (x *DropSample) String() string {
 func (*DropSample) ProtoMessage() {}
 
 func (x *DropSample) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[165]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[164]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11950,7 +11905,7 @@ func (x *DropSample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropSample.ProtoReflect.Descriptor instead.
 func (*DropSample) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{165}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{164}
 }
 
 func (x *DropSample) GetTime() *timestamppb.Timestamp {
@@ -11986,7 +11941,7 @@ type WatchedPolicy struct {
 
 func (x *WatchedPolicy) Reset() {
 	*x = WatchedPolicy{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[166]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[165]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11998,7 +11953,7 @@ func (x *WatchedPolicy) String() string {
 func (*WatchedPolicy) ProtoMessage() {}
 
 func (x *WatchedPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[166]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[165]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12011,7 +11966,7 @@ func (x *WatchedPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchedPolicy.ProtoReflect.Descriptor instead.
 func (*WatchedPolicy) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{166}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{165}
 }
 
 func (x *WatchedPolicy) GetPolicy() *PolicyStatus {
@@ -12045,7 +12000,7 @@ type CaptureRequest struct {
 
 func (x *CaptureRequest) Reset() {
 	*x = CaptureRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[167]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[166]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12057,7 +12012,7 @@ func (x *CaptureRequest) String() string {
 func (*CaptureRequest) ProtoMessage() {}
 
 func (x *CaptureRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[167]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[166]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12070,7 +12025,7 @@ func (x *CaptureRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CaptureRequest.ProtoReflect.Descriptor instead.
 func (*CaptureRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{167}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{166}
 }
 
 func (x *CaptureRequest) GetFilter() *TraceRequest {
@@ -12091,7 +12046,7 @@ type CaptureResponse struct {
 
 func (x *CaptureResponse) Reset() {
 	*x = CaptureResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[168]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[167]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12103,7 +12058,7 @@ func (x *CaptureResponse) String() string {
 func (*CaptureResponse) ProtoMessage() {}
 
 func (x *CaptureResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[168]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[167]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12116,7 +12071,7 @@ func (x *CaptureResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CaptureResponse.ProtoReflect.Descriptor instead.
 func (*CaptureResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{168}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{167}
 }
 
 func (x *CaptureResponse) GetPacket() *TraceResponse {
@@ -12144,7 +12099,7 @@ type Step struct {
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[169]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[168]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12156,7 +12111,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[169]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[168]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12169,7 +12124,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{169}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{168}
 }
 
 func (x *Step) GetName() string {
@@ -12198,7 +12153,7 @@ type ExplainPacketsRequest struct {
 
 func (x *ExplainPacketsRequest) Reset() {
 	*x = ExplainPacketsRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[170]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[169]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12210,7 +12165,7 @@ func (x *ExplainPacketsRequest) String() string {
 func (*ExplainPacketsRequest) ProtoMessage() {}
 
 func (x *ExplainPacketsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[170]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[169]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12223,7 +12178,7 @@ func (x *ExplainPacketsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPacketsRequest.ProtoReflect.Descriptor instead.
 func (*ExplainPacketsRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{170}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{169}
 }
 
 func (x *ExplainPacketsRequest) GetInterface() string {
@@ -12256,7 +12211,7 @@ type ExplainPacketsResponse struct {
 
 func (x *ExplainPacketsResponse) Reset() {
 	*x = ExplainPacketsResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[171]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[170]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12268,7 +12223,7 @@ func (x *ExplainPacketsResponse) String() string {
 func (*ExplainPacketsResponse) ProtoMessage() {}
 
 func (x *ExplainPacketsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[171]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[170]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12281,7 +12236,7 @@ func (x *ExplainPacketsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPacketsResponse.ProtoReflect.Descriptor instead.
 func (*ExplainPacketsResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{171}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{170}
 }
 
 func (x *ExplainPacketsResponse) GetPackets() []*CaptureResponse {
@@ -12299,7 +12254,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[172]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[171]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12311,7 +12266,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[172]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[171]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12324,7 +12279,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{172}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{171}
 }
 
 // BackupResponse is a piece of the file. Pieces follow each other.
@@ -12337,7 +12292,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_culvert_v1_culvert_proto_msgTypes[173]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[172]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12349,7 +12304,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_culvert_v1_culvert_proto_msgTypes[173]
+	mi := &file_culvert_v1_culvert_proto_msgTypes[172]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12362,7 +12317,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{173}
+	return file_culvert_v1_culvert_proto_rawDescGZIP(), []int{172}
 }
 
 func (x *BackupResponse) GetData() []byte {
@@ -12419,7 +12374,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x05color\x18\x02 \x01(\rR\x05color\x12.\n" +
 	"\x05match\x18\x03 \x01(\v2\x18.culvert.v1.TrafficMatchR\x05match\x12\x16\n" +
 	"\x06strict\x18\x04 \x01(\bR\x06strict\x12\x1a\n" +
-	"\bpriority\x18\x05 \x01(\x05R\bpriority\"\xd0\x02\n" +
+	"\bpriority\x18\x05 \x01(\x05R\bpriority\"\xfc\x02\n" +
 	"\fTrafficMatch\x12\x1e\n" +
 	"\n" +
 	"interfaces\x18\x01 \x03(\tR\n" +
@@ -12433,7 +12388,10 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\fdestinations\x18\x05 \x03(\tR\fdestinations\x12\x14\n" +
 	"\x05vlans\x18\x06 \x03(\rR\x05vlans\x12\x18\n" +
 	"\asources\x18\a \x03(\tR\asources\x12\x12\n" +
-	"\x04host\x18\b \x01(\bR\x04host\x1a<\n" +
+	"\x04host\x18\b \x01(\bR\x04host\x12\x16\n" +
+	"\x06slices\x18\t \x03(\tR\x06slices\x12\x12\n" +
+	"\x04qfis\x18\n" +
+	" \x03(\rR\x04qfis\x1a<\n" +
 	"\x0ePodLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"D\n" +
@@ -12711,7 +12669,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x04vlan\x18\x02 \x01(\rR\x04vlan\"*\n" +
 	"\x06SNSSAI\x12\x10\n" +
 	"\x03sst\x18\x01 \x01(\rR\x03sst\x12\x0e\n" +
-	"\x02sd\x18\x02 \x01(\tR\x02sd\"\xa9\x02\n" +
+	"\x02sd\x18\x02 \x01(\tR\x02sd\"\xf6\x01\n" +
 	"\x02N9\x12\x1c\n" +
 	"\ttransport\x18\x01 \x01(\tR\ttransport\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x16\n" +
@@ -12721,12 +12679,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x0fdownlink_policy\x18\x06 \x01(\tR\x0edownlinkPolicy\x12\x1b\n" +
 	"\tlocal_sid\x18\a \x01(\tR\blocalSid\x12\x1f\n" +
 	"\vargs_offset\x18\b \x01(\rR\n" +
-	"argsOffset\x121\n" +
-	"\tqos_flows\x18\t \x03(\v2\x14.culvert.v1.QoSFlowsR\bqosFlows\"l\n" +
-	"\bQoSFlows\x12\x12\n" +
-	"\x04qfis\x18\x01 \x03(\rR\x04qfis\x12#\n" +
-	"\ruplink_policy\x18\x02 \x01(\tR\fuplinkPolicy\x12'\n" +
-	"\x0fdownlink_policy\x18\x03 \x01(\tR\x0edownlinkPolicy\"=\n" +
+	"argsOffset\"=\n" +
 	"\aBitRate\x12\x16\n" +
 	"\x06uplink\x18\x01 \x01(\rR\x06uplink\x12\x1a\n" +
 	"\bdownlink\x18\x02 \x01(\rR\bdownlink\"\xf8\x01\n" +
@@ -12919,12 +12872,13 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x03pdr\x18\x01 \x01(\rR\x03pdr\x12-\n" +
 	"\acounter\x18\x02 \x01(\v2\x13.culvert.v1.CounterR\acounter\x12\x14\n" +
 	"\x05words\x18\x03 \x01(\tR\x05words\x12-\n" +
-	"\x06policy\x18\x04 \x01(\v2\x15.culvert.v1.PDRPolicyR\x06policy\"\x80\x01\n" +
+	"\x06policy\x18\x04 \x01(\v2\x15.culvert.v1.PDRPolicyR\x06policy\"\x96\x01\n" +
 	"\tPDRPolicy\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05color\x18\x02 \x01(\rR\x05color\x12\x1a\n" +
 	"\bendpoint\x18\x03 \x01(\tR\bendpoint\x12-\n" +
-	"\averdict\x18\x04 \x01(\v2\x13.culvert.v1.VerdictR\averdict\"\x8b\x01\n" +
+	"\averdict\x18\x04 \x01(\v2\x13.culvert.v1.VerdictR\averdict\x12\x14\n" +
+	"\x05class\x18\x05 \x01(\tR\x05class\"\x8b\x01\n" +
 	"\tURRStatus\x12\x10\n" +
 	"\x03urr\x18\x01 \x01(\rR\x03urr\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\rR\bsequence\x12\x16\n" +
@@ -13465,7 +13419,7 @@ func file_culvert_v1_culvert_proto_rawDescGZIP() []byte {
 	return file_culvert_v1_culvert_proto_rawDescData
 }
 
-var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 178)
+var file_culvert_v1_culvert_proto_msgTypes = make([]protoimpl.MessageInfo, 177)
 var file_culvert_v1_culvert_proto_goTypes = []any{
 	(*Config)(nil),                     // 0: culvert.v1.Config
 	(*Liveness)(nil),                   // 1: culvert.v1.Liveness
@@ -13505,147 +13459,146 @@ var file_culvert_v1_culvert_proto_goTypes = []any{
 	(*N6)(nil),                         // 35: culvert.v1.N6
 	(*SNSSAI)(nil),                     // 36: culvert.v1.SNSSAI
 	(*N9)(nil),                         // 37: culvert.v1.N9
-	(*QoSFlows)(nil),                   // 38: culvert.v1.QoSFlows
-	(*BitRate)(nil),                    // 39: culvert.v1.BitRate
-	(*API)(nil),                        // 40: culvert.v1.API
-	(*Metrics)(nil),                    // 41: culvert.v1.Metrics
-	(*Log)(nil),                        // 42: culvert.v1.Log
-	(*Counter)(nil),                    // 43: culvert.v1.Counter
-	(*StatusRequest)(nil),              // 44: culvert.v1.StatusRequest
-	(*StatusResponse)(nil),             // 45: culvert.v1.StatusResponse
-	(*SpreadStatus)(nil),               // 46: culvert.v1.SpreadStatus
-	(*CPUStatus)(nil),                  // 47: culvert.v1.CPUStatus
-	(*BucketStatus)(nil),               // 48: culvert.v1.BucketStatus
-	(*OverlayStatus)(nil),              // 49: culvert.v1.OverlayStatus
-	(*NodeStatus)(nil),                 // 50: culvert.v1.NodeStatus
-	(*ExplainPolicyRequest)(nil),       // 51: culvert.v1.ExplainPolicyRequest
-	(*VerdictParty)(nil),               // 52: culvert.v1.VerdictParty
-	(*PolicyDecision)(nil),             // 53: culvert.v1.PolicyDecision
-	(*PolicyVerdict)(nil),              // 54: culvert.v1.PolicyVerdict
-	(*ExplainPolicyResponse)(nil),      // 55: culvert.v1.ExplainPolicyResponse
-	(*ListNodesRequest)(nil),           // 56: culvert.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),          // 57: culvert.v1.ListNodesResponse
-	(*UPFStatus)(nil),                  // 58: culvert.v1.UPFStatus
-	(*N4Counts)(nil),                   // 59: culvert.v1.N4Counts
-	(*PoolStatus)(nil),                 // 60: culvert.v1.PoolStatus
-	(*PeerStatus)(nil),                 // 61: culvert.v1.PeerStatus
-	(*SliceStatus)(nil),                // 62: culvert.v1.SliceStatus
-	(*AssociationStatus)(nil),          // 63: culvert.v1.AssociationStatus
-	(*SessionStatus)(nil),              // 64: culvert.v1.SessionStatus
-	(*PDRStatus)(nil),                  // 65: culvert.v1.PDRStatus
-	(*PDRPolicy)(nil),                  // 66: culvert.v1.PDRPolicy
-	(*URRStatus)(nil),                  // 67: culvert.v1.URRStatus
-	(*InterfaceStatus)(nil),            // 68: culvert.v1.InterfaceStatus
-	(*Outcome)(nil),                    // 69: culvert.v1.Outcome
-	(*LocatorStatus)(nil),              // 70: culvert.v1.LocatorStatus
-	(*SIDStatus)(nil),                  // 71: culvert.v1.SIDStatus
-	(*PolicyStatus)(nil),               // 72: culvert.v1.PolicyStatus
-	(*ProtectionList)(nil),             // 73: culvert.v1.ProtectionList
-	(*PathMTU)(nil),                    // 74: culvert.v1.PathMTU
-	(*Delay)(nil),                      // 75: culvert.v1.Delay
-	(*Verdict)(nil),                    // 76: culvert.v1.Verdict
-	(*CandidatePathStatus)(nil),        // 77: culvert.v1.CandidatePathStatus
-	(*ClassStatus)(nil),                // 78: culvert.v1.ClassStatus
-	(*SteeringStatus)(nil),             // 79: culvert.v1.SteeringStatus
-	(*TunnelStatus)(nil),               // 80: culvert.v1.TunnelStatus
-	(*Attachment)(nil),                 // 81: culvert.v1.Attachment
-	(*Pod)(nil),                        // 82: culvert.v1.Pod
-	(*PodStatus)(nil),                  // 83: culvert.v1.PodStatus
-	(*AdjacencyStatus)(nil),            // 84: culvert.v1.AdjacencyStatus
-	(*ListInterfacesRequest)(nil),      // 85: culvert.v1.ListInterfacesRequest
-	(*ListInterfacesResponse)(nil),     // 86: culvert.v1.ListInterfacesResponse
-	(*ListLocatorsRequest)(nil),        // 87: culvert.v1.ListLocatorsRequest
-	(*ListLocatorsResponse)(nil),       // 88: culvert.v1.ListLocatorsResponse
-	(*ListSIDsRequest)(nil),            // 89: culvert.v1.ListSIDsRequest
-	(*ListSIDsResponse)(nil),           // 90: culvert.v1.ListSIDsResponse
-	(*ListPoliciesRequest)(nil),        // 91: culvert.v1.ListPoliciesRequest
-	(*ListPoliciesResponse)(nil),       // 92: culvert.v1.ListPoliciesResponse
-	(*ListCandidatePathsRequest)(nil),  // 93: culvert.v1.ListCandidatePathsRequest
-	(*ListCandidatePathsResponse)(nil), // 94: culvert.v1.ListCandidatePathsResponse
-	(*ListClassesRequest)(nil),         // 95: culvert.v1.ListClassesRequest
-	(*ListClassesResponse)(nil),        // 96: culvert.v1.ListClassesResponse
-	(*ListSteeringRequest)(nil),        // 97: culvert.v1.ListSteeringRequest
-	(*ListSteeringResponse)(nil),       // 98: culvert.v1.ListSteeringResponse
-	(*ListTunnelsRequest)(nil),         // 99: culvert.v1.ListTunnelsRequest
-	(*ListTunnelsResponse)(nil),        // 100: culvert.v1.ListTunnelsResponse
-	(*ListAdjacenciesRequest)(nil),     // 101: culvert.v1.ListAdjacenciesRequest
-	(*ListAdjacenciesResponse)(nil),    // 102: culvert.v1.ListAdjacenciesResponse
-	(*ListOutcomesRequest)(nil),        // 103: culvert.v1.ListOutcomesRequest
-	(*ListOutcomesResponse)(nil),       // 104: culvert.v1.ListOutcomesResponse
-	(*ListPodsRequest)(nil),            // 105: culvert.v1.ListPodsRequest
-	(*ListPodsResponse)(nil),           // 106: culvert.v1.ListPodsResponse
-	(*ListSlicesRequest)(nil),          // 107: culvert.v1.ListSlicesRequest
-	(*ListSlicesResponse)(nil),         // 108: culvert.v1.ListSlicesResponse
-	(*BGPPeerStatus)(nil),              // 109: culvert.v1.BGPPeerStatus
-	(*AnnouncementStatus)(nil),         // 110: culvert.v1.AnnouncementStatus
-	(*ListAnnouncementsRequest)(nil),   // 111: culvert.v1.ListAnnouncementsRequest
-	(*ListAnnouncementsResponse)(nil),  // 112: culvert.v1.ListAnnouncementsResponse
-	(*NATStatus)(nil),                  // 113: culvert.v1.NATStatus
-	(*NATBlock)(nil),                   // 114: culvert.v1.NATBlock
-	(*NATMapping)(nil),                 // 115: culvert.v1.NATMapping
-	(*ListNATsRequest)(nil),            // 116: culvert.v1.ListNATsRequest
-	(*ListNATsResponse)(nil),           // 117: culvert.v1.ListNATsResponse
-	(*ListBGPPeersRequest)(nil),        // 118: culvert.v1.ListBGPPeersRequest
-	(*ListBGPPeersResponse)(nil),       // 119: culvert.v1.ListBGPPeersResponse
-	(*ListAssociationsRequest)(nil),    // 120: culvert.v1.ListAssociationsRequest
-	(*ListAssociationsResponse)(nil),   // 121: culvert.v1.ListAssociationsResponse
-	(*ListSessionsRequest)(nil),        // 122: culvert.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),       // 123: culvert.v1.ListSessionsResponse
-	(*Problem)(nil),                    // 124: culvert.v1.Problem
-	(*Change)(nil),                     // 125: culvert.v1.Change
-	(*Ref)(nil),                        // 126: culvert.v1.Ref
-	(*GetConfigRequest)(nil),           // 127: culvert.v1.GetConfigRequest
-	(*GetConfigResponse)(nil),          // 128: culvert.v1.GetConfigResponse
-	(*CheckRequest)(nil),               // 129: culvert.v1.CheckRequest
-	(*CheckResponse)(nil),              // 130: culvert.v1.CheckResponse
-	(*ApplyRequest)(nil),               // 131: culvert.v1.ApplyRequest
-	(*ApplyResponse)(nil),              // 132: culvert.v1.ApplyResponse
-	(*AddRequest)(nil),                 // 133: culvert.v1.AddRequest
-	(*AddResponse)(nil),                // 134: culvert.v1.AddResponse
-	(*DeleteRequest)(nil),              // 135: culvert.v1.DeleteRequest
-	(*DeleteResponse)(nil),             // 136: culvert.v1.DeleteResponse
-	(*TraceRequest)(nil),               // 137: culvert.v1.TraceRequest
-	(*TraceResponse)(nil),              // 138: culvert.v1.TraceResponse
-	(*FlowsRequest)(nil),               // 139: culvert.v1.FlowsRequest
-	(*FlowsResponse)(nil),              // 140: culvert.v1.FlowsResponse
-	(*FlowEnd)(nil),                    // 141: culvert.v1.FlowEnd
-	(*AddPodRequest)(nil),              // 142: culvert.v1.AddPodRequest
-	(*AddPodResponse)(nil),             // 143: culvert.v1.AddPodResponse
-	(*DeletePodRequest)(nil),           // 144: culvert.v1.DeletePodRequest
-	(*DeletePodResponse)(nil),          // 145: culvert.v1.DeletePodResponse
-	(*CheckPodRequest)(nil),            // 146: culvert.v1.CheckPodRequest
-	(*CheckPodResponse)(nil),           // 147: culvert.v1.CheckPodResponse
-	(*RetainPodsRequest)(nil),          // 148: culvert.v1.RetainPodsRequest
-	(*RetainPodsResponse)(nil),         // 149: culvert.v1.RetainPodsResponse
-	(*GetPodReadinessRequest)(nil),     // 150: culvert.v1.GetPodReadinessRequest
-	(*GetPodReadinessResponse)(nil),    // 151: culvert.v1.GetPodReadinessResponse
-	(*DoctorRequest)(nil),              // 152: culvert.v1.DoctorRequest
-	(*DoctorResponse)(nil),             // 153: culvert.v1.DoctorResponse
-	(*Finding)(nil),                    // 154: culvert.v1.Finding
-	(*WatchRequest)(nil),               // 155: culvert.v1.WatchRequest
-	(*WatchResponse)(nil),              // 156: culvert.v1.WatchResponse
-	(*Rate)(nil),                       // 157: culvert.v1.Rate
-	(*Topology)(nil),                   // 158: culvert.v1.Topology
-	(*TopologyNode)(nil),               // 159: culvert.v1.TopologyNode
-	(*TopologyLink)(nil),               // 160: culvert.v1.TopologyLink
-	(*TopologyGroup)(nil),              // 161: culvert.v1.TopologyGroup
-	(*WatchedSession)(nil),             // 162: culvert.v1.WatchedSession
-	(*Drops)(nil),                      // 163: culvert.v1.Drops
-	(*WatchedOutcome)(nil),             // 164: culvert.v1.WatchedOutcome
-	(*DropSample)(nil),                 // 165: culvert.v1.DropSample
-	(*WatchedPolicy)(nil),              // 166: culvert.v1.WatchedPolicy
-	(*CaptureRequest)(nil),             // 167: culvert.v1.CaptureRequest
-	(*CaptureResponse)(nil),            // 168: culvert.v1.CaptureResponse
-	(*Step)(nil),                       // 169: culvert.v1.Step
-	(*ExplainPacketsRequest)(nil),      // 170: culvert.v1.ExplainPacketsRequest
-	(*ExplainPacketsResponse)(nil),     // 171: culvert.v1.ExplainPacketsResponse
-	(*BackupRequest)(nil),              // 172: culvert.v1.BackupRequest
-	(*BackupResponse)(nil),             // 173: culvert.v1.BackupResponse
-	nil,                                // 174: culvert.v1.TrafficMatch.PodLabelsEntry
-	nil,                                // 175: culvert.v1.StatusResponse.ResourcesEntry
-	nil,                                // 176: culvert.v1.Pod.LabelsEntry
-	nil,                                // 177: culvert.v1.DropSample.PacketsEntry
-	(*timestamppb.Timestamp)(nil),      // 178: google.protobuf.Timestamp
+	(*BitRate)(nil),                    // 38: culvert.v1.BitRate
+	(*API)(nil),                        // 39: culvert.v1.API
+	(*Metrics)(nil),                    // 40: culvert.v1.Metrics
+	(*Log)(nil),                        // 41: culvert.v1.Log
+	(*Counter)(nil),                    // 42: culvert.v1.Counter
+	(*StatusRequest)(nil),              // 43: culvert.v1.StatusRequest
+	(*StatusResponse)(nil),             // 44: culvert.v1.StatusResponse
+	(*SpreadStatus)(nil),               // 45: culvert.v1.SpreadStatus
+	(*CPUStatus)(nil),                  // 46: culvert.v1.CPUStatus
+	(*BucketStatus)(nil),               // 47: culvert.v1.BucketStatus
+	(*OverlayStatus)(nil),              // 48: culvert.v1.OverlayStatus
+	(*NodeStatus)(nil),                 // 49: culvert.v1.NodeStatus
+	(*ExplainPolicyRequest)(nil),       // 50: culvert.v1.ExplainPolicyRequest
+	(*VerdictParty)(nil),               // 51: culvert.v1.VerdictParty
+	(*PolicyDecision)(nil),             // 52: culvert.v1.PolicyDecision
+	(*PolicyVerdict)(nil),              // 53: culvert.v1.PolicyVerdict
+	(*ExplainPolicyResponse)(nil),      // 54: culvert.v1.ExplainPolicyResponse
+	(*ListNodesRequest)(nil),           // 55: culvert.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),          // 56: culvert.v1.ListNodesResponse
+	(*UPFStatus)(nil),                  // 57: culvert.v1.UPFStatus
+	(*N4Counts)(nil),                   // 58: culvert.v1.N4Counts
+	(*PoolStatus)(nil),                 // 59: culvert.v1.PoolStatus
+	(*PeerStatus)(nil),                 // 60: culvert.v1.PeerStatus
+	(*SliceStatus)(nil),                // 61: culvert.v1.SliceStatus
+	(*AssociationStatus)(nil),          // 62: culvert.v1.AssociationStatus
+	(*SessionStatus)(nil),              // 63: culvert.v1.SessionStatus
+	(*PDRStatus)(nil),                  // 64: culvert.v1.PDRStatus
+	(*PDRPolicy)(nil),                  // 65: culvert.v1.PDRPolicy
+	(*URRStatus)(nil),                  // 66: culvert.v1.URRStatus
+	(*InterfaceStatus)(nil),            // 67: culvert.v1.InterfaceStatus
+	(*Outcome)(nil),                    // 68: culvert.v1.Outcome
+	(*LocatorStatus)(nil),              // 69: culvert.v1.LocatorStatus
+	(*SIDStatus)(nil),                  // 70: culvert.v1.SIDStatus
+	(*PolicyStatus)(nil),               // 71: culvert.v1.PolicyStatus
+	(*ProtectionList)(nil),             // 72: culvert.v1.ProtectionList
+	(*PathMTU)(nil),                    // 73: culvert.v1.PathMTU
+	(*Delay)(nil),                      // 74: culvert.v1.Delay
+	(*Verdict)(nil),                    // 75: culvert.v1.Verdict
+	(*CandidatePathStatus)(nil),        // 76: culvert.v1.CandidatePathStatus
+	(*ClassStatus)(nil),                // 77: culvert.v1.ClassStatus
+	(*SteeringStatus)(nil),             // 78: culvert.v1.SteeringStatus
+	(*TunnelStatus)(nil),               // 79: culvert.v1.TunnelStatus
+	(*Attachment)(nil),                 // 80: culvert.v1.Attachment
+	(*Pod)(nil),                        // 81: culvert.v1.Pod
+	(*PodStatus)(nil),                  // 82: culvert.v1.PodStatus
+	(*AdjacencyStatus)(nil),            // 83: culvert.v1.AdjacencyStatus
+	(*ListInterfacesRequest)(nil),      // 84: culvert.v1.ListInterfacesRequest
+	(*ListInterfacesResponse)(nil),     // 85: culvert.v1.ListInterfacesResponse
+	(*ListLocatorsRequest)(nil),        // 86: culvert.v1.ListLocatorsRequest
+	(*ListLocatorsResponse)(nil),       // 87: culvert.v1.ListLocatorsResponse
+	(*ListSIDsRequest)(nil),            // 88: culvert.v1.ListSIDsRequest
+	(*ListSIDsResponse)(nil),           // 89: culvert.v1.ListSIDsResponse
+	(*ListPoliciesRequest)(nil),        // 90: culvert.v1.ListPoliciesRequest
+	(*ListPoliciesResponse)(nil),       // 91: culvert.v1.ListPoliciesResponse
+	(*ListCandidatePathsRequest)(nil),  // 92: culvert.v1.ListCandidatePathsRequest
+	(*ListCandidatePathsResponse)(nil), // 93: culvert.v1.ListCandidatePathsResponse
+	(*ListClassesRequest)(nil),         // 94: culvert.v1.ListClassesRequest
+	(*ListClassesResponse)(nil),        // 95: culvert.v1.ListClassesResponse
+	(*ListSteeringRequest)(nil),        // 96: culvert.v1.ListSteeringRequest
+	(*ListSteeringResponse)(nil),       // 97: culvert.v1.ListSteeringResponse
+	(*ListTunnelsRequest)(nil),         // 98: culvert.v1.ListTunnelsRequest
+	(*ListTunnelsResponse)(nil),        // 99: culvert.v1.ListTunnelsResponse
+	(*ListAdjacenciesRequest)(nil),     // 100: culvert.v1.ListAdjacenciesRequest
+	(*ListAdjacenciesResponse)(nil),    // 101: culvert.v1.ListAdjacenciesResponse
+	(*ListOutcomesRequest)(nil),        // 102: culvert.v1.ListOutcomesRequest
+	(*ListOutcomesResponse)(nil),       // 103: culvert.v1.ListOutcomesResponse
+	(*ListPodsRequest)(nil),            // 104: culvert.v1.ListPodsRequest
+	(*ListPodsResponse)(nil),           // 105: culvert.v1.ListPodsResponse
+	(*ListSlicesRequest)(nil),          // 106: culvert.v1.ListSlicesRequest
+	(*ListSlicesResponse)(nil),         // 107: culvert.v1.ListSlicesResponse
+	(*BGPPeerStatus)(nil),              // 108: culvert.v1.BGPPeerStatus
+	(*AnnouncementStatus)(nil),         // 109: culvert.v1.AnnouncementStatus
+	(*ListAnnouncementsRequest)(nil),   // 110: culvert.v1.ListAnnouncementsRequest
+	(*ListAnnouncementsResponse)(nil),  // 111: culvert.v1.ListAnnouncementsResponse
+	(*NATStatus)(nil),                  // 112: culvert.v1.NATStatus
+	(*NATBlock)(nil),                   // 113: culvert.v1.NATBlock
+	(*NATMapping)(nil),                 // 114: culvert.v1.NATMapping
+	(*ListNATsRequest)(nil),            // 115: culvert.v1.ListNATsRequest
+	(*ListNATsResponse)(nil),           // 116: culvert.v1.ListNATsResponse
+	(*ListBGPPeersRequest)(nil),        // 117: culvert.v1.ListBGPPeersRequest
+	(*ListBGPPeersResponse)(nil),       // 118: culvert.v1.ListBGPPeersResponse
+	(*ListAssociationsRequest)(nil),    // 119: culvert.v1.ListAssociationsRequest
+	(*ListAssociationsResponse)(nil),   // 120: culvert.v1.ListAssociationsResponse
+	(*ListSessionsRequest)(nil),        // 121: culvert.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),       // 122: culvert.v1.ListSessionsResponse
+	(*Problem)(nil),                    // 123: culvert.v1.Problem
+	(*Change)(nil),                     // 124: culvert.v1.Change
+	(*Ref)(nil),                        // 125: culvert.v1.Ref
+	(*GetConfigRequest)(nil),           // 126: culvert.v1.GetConfigRequest
+	(*GetConfigResponse)(nil),          // 127: culvert.v1.GetConfigResponse
+	(*CheckRequest)(nil),               // 128: culvert.v1.CheckRequest
+	(*CheckResponse)(nil),              // 129: culvert.v1.CheckResponse
+	(*ApplyRequest)(nil),               // 130: culvert.v1.ApplyRequest
+	(*ApplyResponse)(nil),              // 131: culvert.v1.ApplyResponse
+	(*AddRequest)(nil),                 // 132: culvert.v1.AddRequest
+	(*AddResponse)(nil),                // 133: culvert.v1.AddResponse
+	(*DeleteRequest)(nil),              // 134: culvert.v1.DeleteRequest
+	(*DeleteResponse)(nil),             // 135: culvert.v1.DeleteResponse
+	(*TraceRequest)(nil),               // 136: culvert.v1.TraceRequest
+	(*TraceResponse)(nil),              // 137: culvert.v1.TraceResponse
+	(*FlowsRequest)(nil),               // 138: culvert.v1.FlowsRequest
+	(*FlowsResponse)(nil),              // 139: culvert.v1.FlowsResponse
+	(*FlowEnd)(nil),                    // 140: culvert.v1.FlowEnd
+	(*AddPodRequest)(nil),              // 141: culvert.v1.AddPodRequest
+	(*AddPodResponse)(nil),             // 142: culvert.v1.AddPodResponse
+	(*DeletePodRequest)(nil),           // 143: culvert.v1.DeletePodRequest
+	(*DeletePodResponse)(nil),          // 144: culvert.v1.DeletePodResponse
+	(*CheckPodRequest)(nil),            // 145: culvert.v1.CheckPodRequest
+	(*CheckPodResponse)(nil),           // 146: culvert.v1.CheckPodResponse
+	(*RetainPodsRequest)(nil),          // 147: culvert.v1.RetainPodsRequest
+	(*RetainPodsResponse)(nil),         // 148: culvert.v1.RetainPodsResponse
+	(*GetPodReadinessRequest)(nil),     // 149: culvert.v1.GetPodReadinessRequest
+	(*GetPodReadinessResponse)(nil),    // 150: culvert.v1.GetPodReadinessResponse
+	(*DoctorRequest)(nil),              // 151: culvert.v1.DoctorRequest
+	(*DoctorResponse)(nil),             // 152: culvert.v1.DoctorResponse
+	(*Finding)(nil),                    // 153: culvert.v1.Finding
+	(*WatchRequest)(nil),               // 154: culvert.v1.WatchRequest
+	(*WatchResponse)(nil),              // 155: culvert.v1.WatchResponse
+	(*Rate)(nil),                       // 156: culvert.v1.Rate
+	(*Topology)(nil),                   // 157: culvert.v1.Topology
+	(*TopologyNode)(nil),               // 158: culvert.v1.TopologyNode
+	(*TopologyLink)(nil),               // 159: culvert.v1.TopologyLink
+	(*TopologyGroup)(nil),              // 160: culvert.v1.TopologyGroup
+	(*WatchedSession)(nil),             // 161: culvert.v1.WatchedSession
+	(*Drops)(nil),                      // 162: culvert.v1.Drops
+	(*WatchedOutcome)(nil),             // 163: culvert.v1.WatchedOutcome
+	(*DropSample)(nil),                 // 164: culvert.v1.DropSample
+	(*WatchedPolicy)(nil),              // 165: culvert.v1.WatchedPolicy
+	(*CaptureRequest)(nil),             // 166: culvert.v1.CaptureRequest
+	(*CaptureResponse)(nil),            // 167: culvert.v1.CaptureResponse
+	(*Step)(nil),                       // 168: culvert.v1.Step
+	(*ExplainPacketsRequest)(nil),      // 169: culvert.v1.ExplainPacketsRequest
+	(*ExplainPacketsResponse)(nil),     // 170: culvert.v1.ExplainPacketsResponse
+	(*BackupRequest)(nil),              // 171: culvert.v1.BackupRequest
+	(*BackupResponse)(nil),             // 172: culvert.v1.BackupResponse
+	nil,                                // 173: culvert.v1.TrafficMatch.PodLabelsEntry
+	nil,                                // 174: culvert.v1.StatusResponse.ResourcesEntry
+	nil,                                // 175: culvert.v1.Pod.LabelsEntry
+	nil,                                // 176: culvert.v1.DropSample.PacketsEntry
+	(*timestamppb.Timestamp)(nil),      // 177: google.protobuf.Timestamp
 }
 var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	6,   // 0: culvert.v1.Config.interfaces:type_name -> culvert.v1.Interface
@@ -13657,9 +13610,9 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	24,  // 6: culvert.v1.Config.gtpu:type_name -> culvert.v1.GTPU
 	25,  // 7: culvert.v1.Config.tunnels:type_name -> culvert.v1.Tunnel
 	26,  // 8: culvert.v1.Config.limits:type_name -> culvert.v1.Limits
-	40,  // 9: culvert.v1.Config.api:type_name -> culvert.v1.API
-	41,  // 10: culvert.v1.Config.metrics:type_name -> culvert.v1.Metrics
-	42,  // 11: culvert.v1.Config.log:type_name -> culvert.v1.Log
+	39,  // 9: culvert.v1.Config.api:type_name -> culvert.v1.API
+	40,  // 10: culvert.v1.Config.metrics:type_name -> culvert.v1.Metrics
+	41,  // 11: culvert.v1.Config.log:type_name -> culvert.v1.Log
 	27,  // 12: culvert.v1.Config.upf:type_name -> culvert.v1.UPF
 	33,  // 13: culvert.v1.Config.slices:type_name -> culvert.v1.Slice
 	11,  // 14: culvert.v1.Config.candidate_paths:type_name -> culvert.v1.CandidatePath
@@ -13670,7 +13623,7 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	1,   // 19: culvert.v1.Config.liveness:type_name -> culvert.v1.Liveness
 	2,   // 20: culvert.v1.Liveness.ends:type_name -> culvert.v1.LivenessEnd
 	4,   // 21: culvert.v1.TrafficClass.match:type_name -> culvert.v1.TrafficMatch
-	174, // 22: culvert.v1.TrafficMatch.pod_labels:type_name -> culvert.v1.TrafficMatch.PodLabelsEntry
+	173, // 22: culvert.v1.TrafficMatch.pod_labels:type_name -> culvert.v1.TrafficMatch.PodLabelsEntry
 	12,  // 23: culvert.v1.Policy.segment_lists:type_name -> culvert.v1.SegmentList
 	12,  // 24: culvert.v1.CandidatePath.segment_lists:type_name -> culvert.v1.SegmentList
 	15,  // 25: culvert.v1.BGP.peers:type_name -> culvert.v1.BGPPeer
@@ -13688,222 +13641,221 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	31,  // 37: culvert.v1.NAT.timeouts:type_name -> culvert.v1.NATTimeouts
 	36,  // 38: culvert.v1.Slice.snssai:type_name -> culvert.v1.SNSSAI
 	37,  // 39: culvert.v1.Slice.n9:type_name -> culvert.v1.N9
-	39,  // 40: culvert.v1.Slice.rate_limit:type_name -> culvert.v1.BitRate
+	38,  // 40: culvert.v1.Slice.rate_limit:type_name -> culvert.v1.BitRate
 	35,  // 41: culvert.v1.Slice.n6:type_name -> culvert.v1.N6
 	34,  // 42: culvert.v1.Slice.vpn:type_name -> culvert.v1.SliceVPN
-	38,  // 43: culvert.v1.N9.qos_flows:type_name -> culvert.v1.QoSFlows
-	178, // 44: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
-	68,  // 45: culvert.v1.StatusResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
-	175, // 46: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
-	69,  // 47: culvert.v1.StatusResponse.outcomes:type_name -> culvert.v1.Outcome
-	58,  // 48: culvert.v1.StatusResponse.upf:type_name -> culvert.v1.UPFStatus
-	49,  // 49: culvert.v1.StatusResponse.overlay:type_name -> culvert.v1.OverlayStatus
-	46,  // 50: culvert.v1.StatusResponse.spread:type_name -> culvert.v1.SpreadStatus
-	47,  // 51: culvert.v1.SpreadStatus.cpus:type_name -> culvert.v1.CPUStatus
-	48,  // 52: culvert.v1.SpreadStatus.busiest:type_name -> culvert.v1.BucketStatus
-	48,  // 53: culvert.v1.SpreadStatus.moved:type_name -> culvert.v1.BucketStatus
-	20,  // 54: culvert.v1.OverlayStatus.self:type_name -> culvert.v1.OverlayNode
-	20,  // 55: culvert.v1.NodeStatus.node:type_name -> culvert.v1.OverlayNode
-	52,  // 56: culvert.v1.PolicyVerdict.from:type_name -> culvert.v1.VerdictParty
-	52,  // 57: culvert.v1.PolicyVerdict.to:type_name -> culvert.v1.VerdictParty
-	53,  // 58: culvert.v1.PolicyVerdict.egress:type_name -> culvert.v1.PolicyDecision
-	53,  // 59: culvert.v1.PolicyVerdict.ingress:type_name -> culvert.v1.PolicyDecision
-	54,  // 60: culvert.v1.ExplainPolicyResponse.verdicts:type_name -> culvert.v1.PolicyVerdict
-	50,  // 61: culvert.v1.ListNodesResponse.nodes:type_name -> culvert.v1.NodeStatus
-	60,  // 62: culvert.v1.UPFStatus.pools:type_name -> culvert.v1.PoolStatus
-	61,  // 63: culvert.v1.UPFStatus.peers:type_name -> culvert.v1.PeerStatus
-	59,  // 64: culvert.v1.UPFStatus.n4_fast:type_name -> culvert.v1.N4Counts
-	33,  // 65: culvert.v1.SliceStatus.resource:type_name -> culvert.v1.Slice
-	43,  // 66: culvert.v1.SliceStatus.uplink:type_name -> culvert.v1.Counter
-	43,  // 67: culvert.v1.SliceStatus.downlink:type_name -> culvert.v1.Counter
-	178, // 68: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
-	178, // 69: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
-	43,  // 70: culvert.v1.SessionStatus.uplink:type_name -> culvert.v1.Counter
-	43,  // 71: culvert.v1.SessionStatus.downlink:type_name -> culvert.v1.Counter
-	65,  // 72: culvert.v1.SessionStatus.pdrs:type_name -> culvert.v1.PDRStatus
-	67,  // 73: culvert.v1.SessionStatus.urrs:type_name -> culvert.v1.URRStatus
-	43,  // 74: culvert.v1.PDRStatus.counter:type_name -> culvert.v1.Counter
-	66,  // 75: culvert.v1.PDRStatus.policy:type_name -> culvert.v1.PDRPolicy
-	76,  // 76: culvert.v1.PDRPolicy.verdict:type_name -> culvert.v1.Verdict
-	6,   // 77: culvert.v1.InterfaceStatus.resource:type_name -> culvert.v1.Interface
-	8,   // 78: culvert.v1.LocatorStatus.resource:type_name -> culvert.v1.Locator
-	9,   // 79: culvert.v1.SIDStatus.resource:type_name -> culvert.v1.LocalSID
-	43,  // 80: culvert.v1.SIDStatus.counter:type_name -> culvert.v1.Counter
-	10,  // 81: culvert.v1.PolicyStatus.resource:type_name -> culvert.v1.Policy
-	43,  // 82: culvert.v1.PolicyStatus.counter:type_name -> culvert.v1.Counter
-	43,  // 83: culvert.v1.PolicyStatus.lists:type_name -> culvert.v1.Counter
-	76,  // 84: culvert.v1.PolicyStatus.paths:type_name -> culvert.v1.Verdict
-	75,  // 85: culvert.v1.PolicyStatus.delays:type_name -> culvert.v1.Delay
-	73,  // 86: culvert.v1.PolicyStatus.protection:type_name -> culvert.v1.ProtectionList
-	74,  // 87: culvert.v1.PolicyStatus.path_mtus:type_name -> culvert.v1.PathMTU
-	43,  // 88: culvert.v1.ProtectionList.counter:type_name -> culvert.v1.Counter
-	75,  // 89: culvert.v1.ProtectionList.delay:type_name -> culvert.v1.Delay
-	74,  // 90: culvert.v1.ProtectionList.path_mtu:type_name -> culvert.v1.PathMTU
-	11,  // 91: culvert.v1.CandidatePathStatus.resource:type_name -> culvert.v1.CandidatePath
-	76,  // 92: culvert.v1.CandidatePathStatus.verdict:type_name -> culvert.v1.Verdict
-	3,   // 93: culvert.v1.ClassStatus.resource:type_name -> culvert.v1.TrafficClass
-	43,  // 94: culvert.v1.ClassStatus.counter:type_name -> culvert.v1.Counter
-	22,  // 95: culvert.v1.SteeringStatus.resource:type_name -> culvert.v1.Steering
-	25,  // 96: culvert.v1.TunnelStatus.resource:type_name -> culvert.v1.Tunnel
-	43,  // 97: culvert.v1.TunnelStatus.received:type_name -> culvert.v1.Counter
-	43,  // 98: culvert.v1.TunnelStatus.sent:type_name -> culvert.v1.Counter
-	74,  // 99: culvert.v1.TunnelStatus.path_mtu:type_name -> culvert.v1.PathMTU
-	176, // 100: culvert.v1.Pod.labels:type_name -> culvert.v1.Pod.LabelsEntry
-	81,  // 101: culvert.v1.PodStatus.attachment:type_name -> culvert.v1.Attachment
-	82,  // 102: culvert.v1.PodStatus.pod:type_name -> culvert.v1.Pod
-	68,  // 103: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
-	70,  // 104: culvert.v1.ListLocatorsResponse.locators:type_name -> culvert.v1.LocatorStatus
-	71,  // 105: culvert.v1.ListSIDsResponse.sids:type_name -> culvert.v1.SIDStatus
-	72,  // 106: culvert.v1.ListPoliciesResponse.policies:type_name -> culvert.v1.PolicyStatus
-	77,  // 107: culvert.v1.ListCandidatePathsResponse.candidate_paths:type_name -> culvert.v1.CandidatePathStatus
-	78,  // 108: culvert.v1.ListClassesResponse.classes:type_name -> culvert.v1.ClassStatus
-	79,  // 109: culvert.v1.ListSteeringResponse.steering:type_name -> culvert.v1.SteeringStatus
-	80,  // 110: culvert.v1.ListTunnelsResponse.tunnels:type_name -> culvert.v1.TunnelStatus
-	84,  // 111: culvert.v1.ListAdjacenciesResponse.adjacencies:type_name -> culvert.v1.AdjacencyStatus
-	69,  // 112: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
-	83,  // 113: culvert.v1.ListPodsResponse.pods:type_name -> culvert.v1.PodStatus
-	62,  // 114: culvert.v1.ListSlicesResponse.slices:type_name -> culvert.v1.SliceStatus
-	178, // 115: culvert.v1.AnnouncementStatus.since:type_name -> google.protobuf.Timestamp
-	110, // 116: culvert.v1.ListAnnouncementsResponse.announcements:type_name -> culvert.v1.AnnouncementStatus
-	114, // 117: culvert.v1.NATStatus.block:type_name -> culvert.v1.NATBlock
-	115, // 118: culvert.v1.NATStatus.mappings:type_name -> culvert.v1.NATMapping
-	113, // 119: culvert.v1.ListNATsResponse.nats:type_name -> culvert.v1.NATStatus
-	109, // 120: culvert.v1.ListBGPPeersResponse.peers:type_name -> culvert.v1.BGPPeerStatus
-	63,  // 121: culvert.v1.ListAssociationsResponse.associations:type_name -> culvert.v1.AssociationStatus
-	64,  // 122: culvert.v1.ListSessionsResponse.sessions:type_name -> culvert.v1.SessionStatus
-	0,   // 123: culvert.v1.GetConfigResponse.config:type_name -> culvert.v1.Config
-	0,   // 124: culvert.v1.CheckRequest.config:type_name -> culvert.v1.Config
-	124, // 125: culvert.v1.CheckResponse.problems:type_name -> culvert.v1.Problem
-	0,   // 126: culvert.v1.ApplyRequest.config:type_name -> culvert.v1.Config
-	125, // 127: culvert.v1.ApplyResponse.changes:type_name -> culvert.v1.Change
-	0,   // 128: culvert.v1.AddRequest.config:type_name -> culvert.v1.Config
-	125, // 129: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
-	126, // 130: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
-	125, // 131: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
-	178, // 132: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
-	141, // 133: culvert.v1.FlowsResponse.source:type_name -> culvert.v1.FlowEnd
-	141, // 134: culvert.v1.FlowsResponse.destination:type_name -> culvert.v1.FlowEnd
-	178, // 135: culvert.v1.FlowsResponse.first:type_name -> google.protobuf.Timestamp
-	178, // 136: culvert.v1.FlowsResponse.last:type_name -> google.protobuf.Timestamp
-	81,  // 137: culvert.v1.AddPodRequest.attachment:type_name -> culvert.v1.Attachment
-	82,  // 138: culvert.v1.AddPodRequest.pod:type_name -> culvert.v1.Pod
-	81,  // 139: culvert.v1.DeletePodRequest.attachment:type_name -> culvert.v1.Attachment
-	81,  // 140: culvert.v1.CheckPodRequest.attachment:type_name -> culvert.v1.Attachment
-	81,  // 141: culvert.v1.RetainPodsRequest.valid:type_name -> culvert.v1.Attachment
-	81,  // 142: culvert.v1.RetainPodsResponse.removed:type_name -> culvert.v1.Attachment
-	154, // 143: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
-	178, // 144: culvert.v1.WatchResponse.time:type_name -> google.protobuf.Timestamp
-	45,  // 145: culvert.v1.WatchResponse.status:type_name -> culvert.v1.StatusResponse
-	158, // 146: culvert.v1.WatchResponse.topology:type_name -> culvert.v1.Topology
-	162, // 147: culvert.v1.WatchResponse.sessions:type_name -> culvert.v1.WatchedSession
-	163, // 148: culvert.v1.WatchResponse.drops:type_name -> culvert.v1.Drops
-	166, // 149: culvert.v1.WatchResponse.policies:type_name -> culvert.v1.WatchedPolicy
-	78,  // 150: culvert.v1.WatchResponse.classes:type_name -> culvert.v1.ClassStatus
-	159, // 151: culvert.v1.Topology.nodes:type_name -> culvert.v1.TopologyNode
-	160, // 152: culvert.v1.Topology.links:type_name -> culvert.v1.TopologyLink
-	161, // 153: culvert.v1.Topology.groups:type_name -> culvert.v1.TopologyGroup
-	157, // 154: culvert.v1.TopologyNode.received:type_name -> culvert.v1.Rate
-	157, // 155: culvert.v1.TopologyNode.sent:type_name -> culvert.v1.Rate
-	157, // 156: culvert.v1.TopologyLink.forward:type_name -> culvert.v1.Rate
-	157, // 157: culvert.v1.TopologyGroup.uplink:type_name -> culvert.v1.Rate
-	157, // 158: culvert.v1.TopologyGroup.downlink:type_name -> culvert.v1.Rate
-	64,  // 159: culvert.v1.WatchedSession.session:type_name -> culvert.v1.SessionStatus
-	157, // 160: culvert.v1.WatchedSession.uplink:type_name -> culvert.v1.Rate
-	157, // 161: culvert.v1.WatchedSession.downlink:type_name -> culvert.v1.Rate
-	157, // 162: culvert.v1.WatchedSession.pdrs:type_name -> culvert.v1.Rate
-	164, // 163: culvert.v1.Drops.outcomes:type_name -> culvert.v1.WatchedOutcome
-	165, // 164: culvert.v1.Drops.samples:type_name -> culvert.v1.DropSample
-	168, // 165: culvert.v1.Drops.examples:type_name -> culvert.v1.CaptureResponse
-	69,  // 166: culvert.v1.WatchedOutcome.outcome:type_name -> culvert.v1.Outcome
-	157, // 167: culvert.v1.WatchedOutcome.rate:type_name -> culvert.v1.Rate
-	178, // 168: culvert.v1.DropSample.time:type_name -> google.protobuf.Timestamp
-	177, // 169: culvert.v1.DropSample.packets:type_name -> culvert.v1.DropSample.PacketsEntry
-	72,  // 170: culvert.v1.WatchedPolicy.policy:type_name -> culvert.v1.PolicyStatus
-	157, // 171: culvert.v1.WatchedPolicy.rate:type_name -> culvert.v1.Rate
-	157, // 172: culvert.v1.WatchedPolicy.lists:type_name -> culvert.v1.Rate
-	137, // 173: culvert.v1.CaptureRequest.filter:type_name -> culvert.v1.TraceRequest
-	138, // 174: culvert.v1.CaptureResponse.packet:type_name -> culvert.v1.TraceResponse
-	169, // 175: culvert.v1.CaptureResponse.steps:type_name -> culvert.v1.Step
-	168, // 176: culvert.v1.ExplainPacketsResponse.packets:type_name -> culvert.v1.CaptureResponse
-	44,  // 177: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
-	85,  // 178: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
-	87,  // 179: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
-	89,  // 180: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
-	91,  // 181: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
-	95,  // 182: culvert.v1.Culvert.ListClasses:input_type -> culvert.v1.ListClassesRequest
-	93,  // 183: culvert.v1.Culvert.ListCandidatePaths:input_type -> culvert.v1.ListCandidatePathsRequest
-	97,  // 184: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
-	99,  // 185: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
-	101, // 186: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
-	103, // 187: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
-	107, // 188: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
-	118, // 189: culvert.v1.Culvert.ListBGPPeers:input_type -> culvert.v1.ListBGPPeersRequest
-	111, // 190: culvert.v1.Culvert.ListAnnouncements:input_type -> culvert.v1.ListAnnouncementsRequest
-	116, // 191: culvert.v1.Culvert.ListNATs:input_type -> culvert.v1.ListNATsRequest
-	105, // 192: culvert.v1.Culvert.ListPods:input_type -> culvert.v1.ListPodsRequest
-	56,  // 193: culvert.v1.Culvert.ListNodes:input_type -> culvert.v1.ListNodesRequest
-	51,  // 194: culvert.v1.Culvert.ExplainPolicy:input_type -> culvert.v1.ExplainPolicyRequest
-	120, // 195: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
-	122, // 196: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
-	127, // 197: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
-	129, // 198: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
-	131, // 199: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
-	133, // 200: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
-	135, // 201: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
-	137, // 202: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
-	139, // 203: culvert.v1.Culvert.Flows:input_type -> culvert.v1.FlowsRequest
-	172, // 204: culvert.v1.Culvert.Backup:input_type -> culvert.v1.BackupRequest
-	152, // 205: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
-	155, // 206: culvert.v1.Culvert.Watch:input_type -> culvert.v1.WatchRequest
-	167, // 207: culvert.v1.Culvert.Capture:input_type -> culvert.v1.CaptureRequest
-	170, // 208: culvert.v1.Culvert.ExplainPackets:input_type -> culvert.v1.ExplainPacketsRequest
-	142, // 209: culvert.v1.Pods.AddPod:input_type -> culvert.v1.AddPodRequest
-	144, // 210: culvert.v1.Pods.DeletePod:input_type -> culvert.v1.DeletePodRequest
-	146, // 211: culvert.v1.Pods.CheckPod:input_type -> culvert.v1.CheckPodRequest
-	148, // 212: culvert.v1.Pods.RetainPods:input_type -> culvert.v1.RetainPodsRequest
-	150, // 213: culvert.v1.Pods.GetPodReadiness:input_type -> culvert.v1.GetPodReadinessRequest
-	45,  // 214: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
-	86,  // 215: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
-	88,  // 216: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
-	90,  // 217: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
-	92,  // 218: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
-	96,  // 219: culvert.v1.Culvert.ListClasses:output_type -> culvert.v1.ListClassesResponse
-	94,  // 220: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
-	98,  // 221: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
-	100, // 222: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
-	102, // 223: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
-	104, // 224: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
-	108, // 225: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
-	119, // 226: culvert.v1.Culvert.ListBGPPeers:output_type -> culvert.v1.ListBGPPeersResponse
-	112, // 227: culvert.v1.Culvert.ListAnnouncements:output_type -> culvert.v1.ListAnnouncementsResponse
-	117, // 228: culvert.v1.Culvert.ListNATs:output_type -> culvert.v1.ListNATsResponse
-	106, // 229: culvert.v1.Culvert.ListPods:output_type -> culvert.v1.ListPodsResponse
-	57,  // 230: culvert.v1.Culvert.ListNodes:output_type -> culvert.v1.ListNodesResponse
-	55,  // 231: culvert.v1.Culvert.ExplainPolicy:output_type -> culvert.v1.ExplainPolicyResponse
-	121, // 232: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
-	123, // 233: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
-	128, // 234: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
-	130, // 235: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
-	132, // 236: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
-	134, // 237: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
-	136, // 238: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
-	138, // 239: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
-	140, // 240: culvert.v1.Culvert.Flows:output_type -> culvert.v1.FlowsResponse
-	173, // 241: culvert.v1.Culvert.Backup:output_type -> culvert.v1.BackupResponse
-	153, // 242: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
-	156, // 243: culvert.v1.Culvert.Watch:output_type -> culvert.v1.WatchResponse
-	168, // 244: culvert.v1.Culvert.Capture:output_type -> culvert.v1.CaptureResponse
-	171, // 245: culvert.v1.Culvert.ExplainPackets:output_type -> culvert.v1.ExplainPacketsResponse
-	143, // 246: culvert.v1.Pods.AddPod:output_type -> culvert.v1.AddPodResponse
-	145, // 247: culvert.v1.Pods.DeletePod:output_type -> culvert.v1.DeletePodResponse
-	147, // 248: culvert.v1.Pods.CheckPod:output_type -> culvert.v1.CheckPodResponse
-	149, // 249: culvert.v1.Pods.RetainPods:output_type -> culvert.v1.RetainPodsResponse
-	151, // 250: culvert.v1.Pods.GetPodReadiness:output_type -> culvert.v1.GetPodReadinessResponse
-	214, // [214:251] is the sub-list for method output_type
-	177, // [177:214] is the sub-list for method input_type
-	177, // [177:177] is the sub-list for extension type_name
-	177, // [177:177] is the sub-list for extension extendee
-	0,   // [0:177] is the sub-list for field type_name
+	177, // 43: culvert.v1.StatusResponse.started:type_name -> google.protobuf.Timestamp
+	67,  // 44: culvert.v1.StatusResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
+	174, // 45: culvert.v1.StatusResponse.resources:type_name -> culvert.v1.StatusResponse.ResourcesEntry
+	68,  // 46: culvert.v1.StatusResponse.outcomes:type_name -> culvert.v1.Outcome
+	57,  // 47: culvert.v1.StatusResponse.upf:type_name -> culvert.v1.UPFStatus
+	48,  // 48: culvert.v1.StatusResponse.overlay:type_name -> culvert.v1.OverlayStatus
+	45,  // 49: culvert.v1.StatusResponse.spread:type_name -> culvert.v1.SpreadStatus
+	46,  // 50: culvert.v1.SpreadStatus.cpus:type_name -> culvert.v1.CPUStatus
+	47,  // 51: culvert.v1.SpreadStatus.busiest:type_name -> culvert.v1.BucketStatus
+	47,  // 52: culvert.v1.SpreadStatus.moved:type_name -> culvert.v1.BucketStatus
+	20,  // 53: culvert.v1.OverlayStatus.self:type_name -> culvert.v1.OverlayNode
+	20,  // 54: culvert.v1.NodeStatus.node:type_name -> culvert.v1.OverlayNode
+	51,  // 55: culvert.v1.PolicyVerdict.from:type_name -> culvert.v1.VerdictParty
+	51,  // 56: culvert.v1.PolicyVerdict.to:type_name -> culvert.v1.VerdictParty
+	52,  // 57: culvert.v1.PolicyVerdict.egress:type_name -> culvert.v1.PolicyDecision
+	52,  // 58: culvert.v1.PolicyVerdict.ingress:type_name -> culvert.v1.PolicyDecision
+	53,  // 59: culvert.v1.ExplainPolicyResponse.verdicts:type_name -> culvert.v1.PolicyVerdict
+	49,  // 60: culvert.v1.ListNodesResponse.nodes:type_name -> culvert.v1.NodeStatus
+	59,  // 61: culvert.v1.UPFStatus.pools:type_name -> culvert.v1.PoolStatus
+	60,  // 62: culvert.v1.UPFStatus.peers:type_name -> culvert.v1.PeerStatus
+	58,  // 63: culvert.v1.UPFStatus.n4_fast:type_name -> culvert.v1.N4Counts
+	33,  // 64: culvert.v1.SliceStatus.resource:type_name -> culvert.v1.Slice
+	42,  // 65: culvert.v1.SliceStatus.uplink:type_name -> culvert.v1.Counter
+	42,  // 66: culvert.v1.SliceStatus.downlink:type_name -> culvert.v1.Counter
+	177, // 67: culvert.v1.AssociationStatus.since:type_name -> google.protobuf.Timestamp
+	177, // 68: culvert.v1.AssociationStatus.recovery:type_name -> google.protobuf.Timestamp
+	42,  // 69: culvert.v1.SessionStatus.uplink:type_name -> culvert.v1.Counter
+	42,  // 70: culvert.v1.SessionStatus.downlink:type_name -> culvert.v1.Counter
+	64,  // 71: culvert.v1.SessionStatus.pdrs:type_name -> culvert.v1.PDRStatus
+	66,  // 72: culvert.v1.SessionStatus.urrs:type_name -> culvert.v1.URRStatus
+	42,  // 73: culvert.v1.PDRStatus.counter:type_name -> culvert.v1.Counter
+	65,  // 74: culvert.v1.PDRStatus.policy:type_name -> culvert.v1.PDRPolicy
+	75,  // 75: culvert.v1.PDRPolicy.verdict:type_name -> culvert.v1.Verdict
+	6,   // 76: culvert.v1.InterfaceStatus.resource:type_name -> culvert.v1.Interface
+	8,   // 77: culvert.v1.LocatorStatus.resource:type_name -> culvert.v1.Locator
+	9,   // 78: culvert.v1.SIDStatus.resource:type_name -> culvert.v1.LocalSID
+	42,  // 79: culvert.v1.SIDStatus.counter:type_name -> culvert.v1.Counter
+	10,  // 80: culvert.v1.PolicyStatus.resource:type_name -> culvert.v1.Policy
+	42,  // 81: culvert.v1.PolicyStatus.counter:type_name -> culvert.v1.Counter
+	42,  // 82: culvert.v1.PolicyStatus.lists:type_name -> culvert.v1.Counter
+	75,  // 83: culvert.v1.PolicyStatus.paths:type_name -> culvert.v1.Verdict
+	74,  // 84: culvert.v1.PolicyStatus.delays:type_name -> culvert.v1.Delay
+	72,  // 85: culvert.v1.PolicyStatus.protection:type_name -> culvert.v1.ProtectionList
+	73,  // 86: culvert.v1.PolicyStatus.path_mtus:type_name -> culvert.v1.PathMTU
+	42,  // 87: culvert.v1.ProtectionList.counter:type_name -> culvert.v1.Counter
+	74,  // 88: culvert.v1.ProtectionList.delay:type_name -> culvert.v1.Delay
+	73,  // 89: culvert.v1.ProtectionList.path_mtu:type_name -> culvert.v1.PathMTU
+	11,  // 90: culvert.v1.CandidatePathStatus.resource:type_name -> culvert.v1.CandidatePath
+	75,  // 91: culvert.v1.CandidatePathStatus.verdict:type_name -> culvert.v1.Verdict
+	3,   // 92: culvert.v1.ClassStatus.resource:type_name -> culvert.v1.TrafficClass
+	42,  // 93: culvert.v1.ClassStatus.counter:type_name -> culvert.v1.Counter
+	22,  // 94: culvert.v1.SteeringStatus.resource:type_name -> culvert.v1.Steering
+	25,  // 95: culvert.v1.TunnelStatus.resource:type_name -> culvert.v1.Tunnel
+	42,  // 96: culvert.v1.TunnelStatus.received:type_name -> culvert.v1.Counter
+	42,  // 97: culvert.v1.TunnelStatus.sent:type_name -> culvert.v1.Counter
+	73,  // 98: culvert.v1.TunnelStatus.path_mtu:type_name -> culvert.v1.PathMTU
+	175, // 99: culvert.v1.Pod.labels:type_name -> culvert.v1.Pod.LabelsEntry
+	80,  // 100: culvert.v1.PodStatus.attachment:type_name -> culvert.v1.Attachment
+	81,  // 101: culvert.v1.PodStatus.pod:type_name -> culvert.v1.Pod
+	67,  // 102: culvert.v1.ListInterfacesResponse.interfaces:type_name -> culvert.v1.InterfaceStatus
+	69,  // 103: culvert.v1.ListLocatorsResponse.locators:type_name -> culvert.v1.LocatorStatus
+	70,  // 104: culvert.v1.ListSIDsResponse.sids:type_name -> culvert.v1.SIDStatus
+	71,  // 105: culvert.v1.ListPoliciesResponse.policies:type_name -> culvert.v1.PolicyStatus
+	76,  // 106: culvert.v1.ListCandidatePathsResponse.candidate_paths:type_name -> culvert.v1.CandidatePathStatus
+	77,  // 107: culvert.v1.ListClassesResponse.classes:type_name -> culvert.v1.ClassStatus
+	78,  // 108: culvert.v1.ListSteeringResponse.steering:type_name -> culvert.v1.SteeringStatus
+	79,  // 109: culvert.v1.ListTunnelsResponse.tunnels:type_name -> culvert.v1.TunnelStatus
+	83,  // 110: culvert.v1.ListAdjacenciesResponse.adjacencies:type_name -> culvert.v1.AdjacencyStatus
+	68,  // 111: culvert.v1.ListOutcomesResponse.outcomes:type_name -> culvert.v1.Outcome
+	82,  // 112: culvert.v1.ListPodsResponse.pods:type_name -> culvert.v1.PodStatus
+	61,  // 113: culvert.v1.ListSlicesResponse.slices:type_name -> culvert.v1.SliceStatus
+	177, // 114: culvert.v1.AnnouncementStatus.since:type_name -> google.protobuf.Timestamp
+	109, // 115: culvert.v1.ListAnnouncementsResponse.announcements:type_name -> culvert.v1.AnnouncementStatus
+	113, // 116: culvert.v1.NATStatus.block:type_name -> culvert.v1.NATBlock
+	114, // 117: culvert.v1.NATStatus.mappings:type_name -> culvert.v1.NATMapping
+	112, // 118: culvert.v1.ListNATsResponse.nats:type_name -> culvert.v1.NATStatus
+	108, // 119: culvert.v1.ListBGPPeersResponse.peers:type_name -> culvert.v1.BGPPeerStatus
+	62,  // 120: culvert.v1.ListAssociationsResponse.associations:type_name -> culvert.v1.AssociationStatus
+	63,  // 121: culvert.v1.ListSessionsResponse.sessions:type_name -> culvert.v1.SessionStatus
+	0,   // 122: culvert.v1.GetConfigResponse.config:type_name -> culvert.v1.Config
+	0,   // 123: culvert.v1.CheckRequest.config:type_name -> culvert.v1.Config
+	123, // 124: culvert.v1.CheckResponse.problems:type_name -> culvert.v1.Problem
+	0,   // 125: culvert.v1.ApplyRequest.config:type_name -> culvert.v1.Config
+	124, // 126: culvert.v1.ApplyResponse.changes:type_name -> culvert.v1.Change
+	0,   // 127: culvert.v1.AddRequest.config:type_name -> culvert.v1.Config
+	124, // 128: culvert.v1.AddResponse.changes:type_name -> culvert.v1.Change
+	125, // 129: culvert.v1.DeleteRequest.refs:type_name -> culvert.v1.Ref
+	124, // 130: culvert.v1.DeleteResponse.changes:type_name -> culvert.v1.Change
+	177, // 131: culvert.v1.TraceResponse.time:type_name -> google.protobuf.Timestamp
+	140, // 132: culvert.v1.FlowsResponse.source:type_name -> culvert.v1.FlowEnd
+	140, // 133: culvert.v1.FlowsResponse.destination:type_name -> culvert.v1.FlowEnd
+	177, // 134: culvert.v1.FlowsResponse.first:type_name -> google.protobuf.Timestamp
+	177, // 135: culvert.v1.FlowsResponse.last:type_name -> google.protobuf.Timestamp
+	80,  // 136: culvert.v1.AddPodRequest.attachment:type_name -> culvert.v1.Attachment
+	81,  // 137: culvert.v1.AddPodRequest.pod:type_name -> culvert.v1.Pod
+	80,  // 138: culvert.v1.DeletePodRequest.attachment:type_name -> culvert.v1.Attachment
+	80,  // 139: culvert.v1.CheckPodRequest.attachment:type_name -> culvert.v1.Attachment
+	80,  // 140: culvert.v1.RetainPodsRequest.valid:type_name -> culvert.v1.Attachment
+	80,  // 141: culvert.v1.RetainPodsResponse.removed:type_name -> culvert.v1.Attachment
+	153, // 142: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
+	177, // 143: culvert.v1.WatchResponse.time:type_name -> google.protobuf.Timestamp
+	44,  // 144: culvert.v1.WatchResponse.status:type_name -> culvert.v1.StatusResponse
+	157, // 145: culvert.v1.WatchResponse.topology:type_name -> culvert.v1.Topology
+	161, // 146: culvert.v1.WatchResponse.sessions:type_name -> culvert.v1.WatchedSession
+	162, // 147: culvert.v1.WatchResponse.drops:type_name -> culvert.v1.Drops
+	165, // 148: culvert.v1.WatchResponse.policies:type_name -> culvert.v1.WatchedPolicy
+	77,  // 149: culvert.v1.WatchResponse.classes:type_name -> culvert.v1.ClassStatus
+	158, // 150: culvert.v1.Topology.nodes:type_name -> culvert.v1.TopologyNode
+	159, // 151: culvert.v1.Topology.links:type_name -> culvert.v1.TopologyLink
+	160, // 152: culvert.v1.Topology.groups:type_name -> culvert.v1.TopologyGroup
+	156, // 153: culvert.v1.TopologyNode.received:type_name -> culvert.v1.Rate
+	156, // 154: culvert.v1.TopologyNode.sent:type_name -> culvert.v1.Rate
+	156, // 155: culvert.v1.TopologyLink.forward:type_name -> culvert.v1.Rate
+	156, // 156: culvert.v1.TopologyGroup.uplink:type_name -> culvert.v1.Rate
+	156, // 157: culvert.v1.TopologyGroup.downlink:type_name -> culvert.v1.Rate
+	63,  // 158: culvert.v1.WatchedSession.session:type_name -> culvert.v1.SessionStatus
+	156, // 159: culvert.v1.WatchedSession.uplink:type_name -> culvert.v1.Rate
+	156, // 160: culvert.v1.WatchedSession.downlink:type_name -> culvert.v1.Rate
+	156, // 161: culvert.v1.WatchedSession.pdrs:type_name -> culvert.v1.Rate
+	163, // 162: culvert.v1.Drops.outcomes:type_name -> culvert.v1.WatchedOutcome
+	164, // 163: culvert.v1.Drops.samples:type_name -> culvert.v1.DropSample
+	167, // 164: culvert.v1.Drops.examples:type_name -> culvert.v1.CaptureResponse
+	68,  // 165: culvert.v1.WatchedOutcome.outcome:type_name -> culvert.v1.Outcome
+	156, // 166: culvert.v1.WatchedOutcome.rate:type_name -> culvert.v1.Rate
+	177, // 167: culvert.v1.DropSample.time:type_name -> google.protobuf.Timestamp
+	176, // 168: culvert.v1.DropSample.packets:type_name -> culvert.v1.DropSample.PacketsEntry
+	71,  // 169: culvert.v1.WatchedPolicy.policy:type_name -> culvert.v1.PolicyStatus
+	156, // 170: culvert.v1.WatchedPolicy.rate:type_name -> culvert.v1.Rate
+	156, // 171: culvert.v1.WatchedPolicy.lists:type_name -> culvert.v1.Rate
+	136, // 172: culvert.v1.CaptureRequest.filter:type_name -> culvert.v1.TraceRequest
+	137, // 173: culvert.v1.CaptureResponse.packet:type_name -> culvert.v1.TraceResponse
+	168, // 174: culvert.v1.CaptureResponse.steps:type_name -> culvert.v1.Step
+	167, // 175: culvert.v1.ExplainPacketsResponse.packets:type_name -> culvert.v1.CaptureResponse
+	43,  // 176: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
+	84,  // 177: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
+	86,  // 178: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
+	88,  // 179: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
+	90,  // 180: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
+	94,  // 181: culvert.v1.Culvert.ListClasses:input_type -> culvert.v1.ListClassesRequest
+	92,  // 182: culvert.v1.Culvert.ListCandidatePaths:input_type -> culvert.v1.ListCandidatePathsRequest
+	96,  // 183: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
+	98,  // 184: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
+	100, // 185: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
+	102, // 186: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
+	106, // 187: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
+	117, // 188: culvert.v1.Culvert.ListBGPPeers:input_type -> culvert.v1.ListBGPPeersRequest
+	110, // 189: culvert.v1.Culvert.ListAnnouncements:input_type -> culvert.v1.ListAnnouncementsRequest
+	115, // 190: culvert.v1.Culvert.ListNATs:input_type -> culvert.v1.ListNATsRequest
+	104, // 191: culvert.v1.Culvert.ListPods:input_type -> culvert.v1.ListPodsRequest
+	55,  // 192: culvert.v1.Culvert.ListNodes:input_type -> culvert.v1.ListNodesRequest
+	50,  // 193: culvert.v1.Culvert.ExplainPolicy:input_type -> culvert.v1.ExplainPolicyRequest
+	119, // 194: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
+	121, // 195: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
+	126, // 196: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
+	128, // 197: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
+	130, // 198: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
+	132, // 199: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
+	134, // 200: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
+	136, // 201: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
+	138, // 202: culvert.v1.Culvert.Flows:input_type -> culvert.v1.FlowsRequest
+	171, // 203: culvert.v1.Culvert.Backup:input_type -> culvert.v1.BackupRequest
+	151, // 204: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
+	154, // 205: culvert.v1.Culvert.Watch:input_type -> culvert.v1.WatchRequest
+	166, // 206: culvert.v1.Culvert.Capture:input_type -> culvert.v1.CaptureRequest
+	169, // 207: culvert.v1.Culvert.ExplainPackets:input_type -> culvert.v1.ExplainPacketsRequest
+	141, // 208: culvert.v1.Pods.AddPod:input_type -> culvert.v1.AddPodRequest
+	143, // 209: culvert.v1.Pods.DeletePod:input_type -> culvert.v1.DeletePodRequest
+	145, // 210: culvert.v1.Pods.CheckPod:input_type -> culvert.v1.CheckPodRequest
+	147, // 211: culvert.v1.Pods.RetainPods:input_type -> culvert.v1.RetainPodsRequest
+	149, // 212: culvert.v1.Pods.GetPodReadiness:input_type -> culvert.v1.GetPodReadinessRequest
+	44,  // 213: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
+	85,  // 214: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
+	87,  // 215: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
+	89,  // 216: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
+	91,  // 217: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
+	95,  // 218: culvert.v1.Culvert.ListClasses:output_type -> culvert.v1.ListClassesResponse
+	93,  // 219: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
+	97,  // 220: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
+	99,  // 221: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
+	101, // 222: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
+	103, // 223: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
+	107, // 224: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
+	118, // 225: culvert.v1.Culvert.ListBGPPeers:output_type -> culvert.v1.ListBGPPeersResponse
+	111, // 226: culvert.v1.Culvert.ListAnnouncements:output_type -> culvert.v1.ListAnnouncementsResponse
+	116, // 227: culvert.v1.Culvert.ListNATs:output_type -> culvert.v1.ListNATsResponse
+	105, // 228: culvert.v1.Culvert.ListPods:output_type -> culvert.v1.ListPodsResponse
+	56,  // 229: culvert.v1.Culvert.ListNodes:output_type -> culvert.v1.ListNodesResponse
+	54,  // 230: culvert.v1.Culvert.ExplainPolicy:output_type -> culvert.v1.ExplainPolicyResponse
+	120, // 231: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
+	122, // 232: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
+	127, // 233: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
+	129, // 234: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
+	131, // 235: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
+	133, // 236: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
+	135, // 237: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
+	137, // 238: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
+	139, // 239: culvert.v1.Culvert.Flows:output_type -> culvert.v1.FlowsResponse
+	172, // 240: culvert.v1.Culvert.Backup:output_type -> culvert.v1.BackupResponse
+	152, // 241: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
+	155, // 242: culvert.v1.Culvert.Watch:output_type -> culvert.v1.WatchResponse
+	167, // 243: culvert.v1.Culvert.Capture:output_type -> culvert.v1.CaptureResponse
+	170, // 244: culvert.v1.Culvert.ExplainPackets:output_type -> culvert.v1.ExplainPacketsResponse
+	142, // 245: culvert.v1.Pods.AddPod:output_type -> culvert.v1.AddPodResponse
+	144, // 246: culvert.v1.Pods.DeletePod:output_type -> culvert.v1.DeletePodResponse
+	146, // 247: culvert.v1.Pods.CheckPod:output_type -> culvert.v1.CheckPodResponse
+	148, // 248: culvert.v1.Pods.RetainPods:output_type -> culvert.v1.RetainPodsResponse
+	150, // 249: culvert.v1.Pods.GetPodReadiness:output_type -> culvert.v1.GetPodReadinessResponse
+	213, // [213:250] is the sub-list for method output_type
+	176, // [176:213] is the sub-list for method input_type
+	176, // [176:176] is the sub-list for extension type_name
+	176, // [176:176] is the sub-list for extension extendee
+	0,   // [0:176] is the sub-list for field type_name
 }
 
 func init() { file_culvert_v1_culvert_proto_init() }
@@ -13911,15 +13863,15 @@ func file_culvert_v1_culvert_proto_init() {
 	if File_culvert_v1_culvert_proto != nil {
 		return
 	}
-	file_culvert_v1_culvert_proto_msgTypes[122].OneofWrappers = []any{}
-	file_culvert_v1_culvert_proto_msgTypes[137].OneofWrappers = []any{}
+	file_culvert_v1_culvert_proto_msgTypes[121].OneofWrappers = []any{}
+	file_culvert_v1_culvert_proto_msgTypes[136].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_culvert_v1_culvert_proto_rawDesc), len(file_culvert_v1_culvert_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   178,
+			NumMessages:   177,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -380,11 +380,10 @@ func (b *builder) addGroups(networkSlices []agent.SliceStatus, classes []agent.C
 		g := &pb.TopologyGroup{Id: id, Kind: string(desired.KindSlice), Name: s.Name, Detail: s.NetworkInstance, Sessions: uint32(s.Sessions),
 			Uplink: b.meter.rate("up "+id, s.Uplink), Downlink: b.meter.rate("down "+id, s.Downlink)}
 		b.groups = append(b.groups, g)
-		policies := []string{}
+		policies := s.Policies()
 		core := []config.Role{config.RoleN6}
 		if s.N9 != nil {
 			core = []config.Role{config.RoleN9, config.RoleSR}
-			policies = append(policies, s.N9.Policies()...)
 		}
 		if s.Imports() {
 			core = append(core, config.RoleSR)

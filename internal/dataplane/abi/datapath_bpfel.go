@@ -247,16 +247,17 @@ type Forwarding struct {
 	Remote    In6
 	Source    In6
 	Adjacency uint32
-	Index     uint32
 	Slice     uint32
+	Index     uint32
+	Class     uint8
+	Internal  uint8
+	ArgsAt    uint8
+	Control   uint8
 	Kind      uint8
 	Ipv4      uint8
 	Tos       uint8
 	TosMask   uint8
-	Internal  uint8
-	ArgsAt    uint8
-	Control   uint8
-	Pad       [5]uint8
+	Pad       [4]uint8
 	UeGroup   uint64
 }
 

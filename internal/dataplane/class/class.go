@@ -98,6 +98,9 @@ func (t *Table) Set(names []string) error {
 	return nil
 }
 
+// Number is that of a class; 0: no class has that name. The caller holds the lock.
+func (t *Table) Number(name string) uint32 { return t.indexOf[name] }
+
 // NameAt is the class of a counter; "": it is nobody's. The caller holds the lock.
 func (t *Table) NameAt(index uint32) string {
 	for name, i := range t.indexOf {

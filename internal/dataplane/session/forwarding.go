@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
@@ -39,7 +40,8 @@ type forwardings struct {
 	recovered map[abi.Forwarding]*forwardingEntry // what an earlier daemon left
 	// recovering: until Sweep, rules that nobody has put yet may refer to any entry.
 	recovering bool
-	idle       int                   // of byModel: no rule refers to them
+	idle       int // of byModel: no rule refers to them
+	ways       class.SessionWays
 	templates  map[Forwarding]uint16 // numbers of ways to forward, without the gNB
 	// lastTemplate is the highest of these.
 	lastTemplate uint16
@@ -58,6 +60,7 @@ type forwardingEntry struct {
 	known bool
 	model Forwarding // without its TEID
 	hop   adjacency.Key
+	way   class.Way // ForwardPolicy
 	// pinned: it stays, and refs counts no more.
 	pinned bool
 }
@@ -88,18 +91,24 @@ func (f *forwardings) check(m *Forwarding) error {
 			return fmt.Errorf("remote %s: want an IPv6 address", m.Remote)
 		}
 	case ForwardPolicy:
-		switch _, layer2, found := f.node.Policy(m.Policy); {
-		case !found:
-			return fmt.Errorf("policy %q is missing", m.Policy)
-		case layer2:
-			return fmt.Errorf("policy %q encapsulates Ethernet frames", m.Policy)
-		}
+		return f.checkPolicy(m.Flow.Policy)
 	case ForwardLink:
 		if f.node.LinkNumber(m.Link) == 0 {
 			return fmt.Errorf("link %s is missing", m.Link)
 		}
 	default:
 		return fmt.Errorf("forwarding of kind %d", m.Kind)
+	}
+	return nil
+}
+
+// checkPolicy says why sessions cannot take a policy.
+func (f *forwardings) checkPolicy(name string) error {
+	switch _, layer2, found := f.node.Policy(name); {
+	case !found:
+		return fmt.Errorf("policy %q is missing", name)
+	case layer2:
+		return fmt.Errorf("policy %q encapsulates Ethernet frames", name)
 	}
 	return nil
 }
@@ -132,7 +141,7 @@ func (f *forwardings) entry(m *Forwarding, adjacency uint32) abi.Forwarding {
 		e.Kind = uint8(abi.ForwardingKindFORWARD_SRV6)
 	case ForwardPolicy:
 		e.Kind = uint8(abi.ForwardingKindFORWARD_POLICY)
-		e.Index, _, _ = f.node.Policy(m.Policy)
+		e.Index, e.Class = f.led(f.ways.Of(m.Flow))
 	case ForwardLink:
 		e.Kind, e.Index = uint8(abi.ForwardingKindFORWARD_LINK), f.node.LinkNumber(m.Link)
 	}
@@ -169,10 +178,11 @@ func (f *forwardings) acquire(forward *Forwarding) (uint32, error) {
 	if err != nil {
 		return 0, errors.Join(err, f.release(&model, hop))
 	}
-	if model.Kind == ForwardPolicy {
-		f.node.UsePolicy(model.Policy, true)
-	}
 	e.known, e.model, e.hop = true, model, hop
+	if model.Kind == ForwardPolicy {
+		e.way = f.ways.Of(model.Flow)
+		f.usePolicies(e, true)
+	}
 	e.refs++
 	f.byModel[model] = e
 	return e.index, nil
@@ -246,7 +256,7 @@ func (f *forwardings) reap() error {
 			continue
 		}
 		if model.Kind == ForwardPolicy {
-			f.node.UsePolicy(model.Policy, false)
+			f.usePolicies(e, false)
 		}
 		errs = append(errs, f.release(&model, e.hop))
 		delete(f.byModel, model)
@@ -290,7 +300,7 @@ func (f *forwardings) move(pdr *table.Array[abi.Pdr]) error {
 		if err != nil {
 			return err
 		}
-		next.known, next.model, next.hop, next.refs, next.pinned = true, model, e.hop, e.refs, e.pinned
+		next.known, next.model, next.hop, next.way, next.refs, next.pinned = true, model, e.hop, e.way, e.refs, e.pinned
 		f.byModel[model] = next
 		moved[e.index] = next.index
 		f.retire(e)

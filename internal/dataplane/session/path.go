@@ -37,11 +37,12 @@ func (p *Paths) Changed(remote netip.Addr) error {
 	return nil
 }
 
-// Each calls visit for each way to forward to a remote end or into a policy, with the outer
+// Each calls visit for each way to forward to a remote end or into a policy (Flow.Policy), with the outer
 // source (the zero Addr: the policy's).
 func (p *Paths) Each(visit func(source netip.Addr, to *Forwarding)) {
-	for model := range p.s.forwardings.byModel {
-		if model.tunnels() || model.Kind == ForwardPolicy {
+	for model, e := range p.s.forwardings.byModel {
+		model.Flow.Policy = e.way.Policy // model is a copy
+		if model.tunnels() || model.Flow.Policy != "" {
 			visit(p.s.forwardings.source(&model), &model)
 		}
 	}

@@ -39,6 +39,7 @@ func (n *memoryNode) Toward(remote netip.Addr) adjacency.Key {
 func (n *memoryNode) Policy(name string) (index uint32, layer2, found bool) {
 	return 1, false, name == "n9"
 }
+func (n *memoryNode) ClassNumber(string) uint8               { return 0 }
 func (n *memoryNode) UsePolicy(string, bool)                 {}
 func (n *memoryNode) UsePeer(netip.Addr) error               { return nil }
 func (n *memoryNode) UnusePeer(netip.Addr) error             { return nil }

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
 	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
 )
@@ -184,8 +185,8 @@ type Forwarding struct {
 	// ArgsOffset is where Args.Mob.Session begins in the last segment by SRv6, in bits:
 	// TEID and QFI go there. 0: nowhere. Frames of Ethernet sessions need it.
 	ArgsOffset uint8
-	Policy     string // ForwardPolicy
-	Link       Link   // ForwardLink
+	Flow       class.SessionFlow // ForwardPolicy: its policy, or that of its class
+	Link       Link              // ForwardLink
 	// ToS of the outer header where ToSMask says so; other bits are the inner
 	// packet's.
 	ToS, ToSMask uint8

@@ -20,6 +20,8 @@ type Node interface {
 	Toward(remote netip.Addr) adjacency.Key
 	// Policy finds an SR policy; layer2: it carries frames.
 	Policy(name string) (index uint32, layer2, found bool)
+	// ClassNumber is that of a traffic class; 0: no class has that name.
+	ClassNumber(name string) uint8
 	// UsePolicy notes whether sessions refer to a policy.
 	UsePolicy(name string, used bool)
 	// UsePeer notes that rules send G-PDUs to an address, UnusePeer ends that.

@@ -34,7 +34,7 @@ func TestSeedDecides(t *testing.T) {
 // TestEverythingIsReached: the frames come to every end that the model knows,
 // so that a comparison of them means something.
 func TestEverythingIsReached(t *testing.T) {
-	const networks, frames = 80, 1500
+	const networks, frames = 160, 1500
 	reached, clamped := map[model.Reason]int{}, 0
 	for seed := range uint64(networks) {
 		s := fuzzing.New(seed)

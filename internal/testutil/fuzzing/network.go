@@ -317,6 +317,9 @@ func (src tableSource) classes(c *config.Config) {
 		if i < 2 && src.s.chance(60) {
 			one.Match.Destinations = []netip.Prefix{prefix(pick(src.s, "10.50.0.128/25", "10.50.0.0/16", "10.50.7.0/25")), prefix("2001:db8:50:7::/64")}
 		}
+		if src.s.chance(30) {
+			one.Match = class.Match{QFIs: []uint16{uint16(src.s.IntN(4)), uint16(src.s.IntN(4))}}
+		}
 		c.TrafficClasses = append(c.TrafficClasses, one)
 	}
 }

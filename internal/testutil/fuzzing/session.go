@@ -219,6 +219,10 @@ func (src sessionSource) forwarding(d model.Direction) model.Forwarding {
 		}
 	case model.ForwardPolicy:
 		f.Policy = src.s.tables().policy()
+		f.Flow.Slice = "a"
+		if src.s.chance(80) {
+			f.Flow.QFI = new(uint8(src.s.IntN(4)))
+		}
 	}
 	if (f.Kind == model.ForwardSRv6 || f.Kind == model.ForwardPolicy) && src.s.chance(30) {
 		f.TEID, f.ArgsOffset = src.s.Uint32(), 88

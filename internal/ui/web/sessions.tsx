@@ -118,8 +118,11 @@ function readable(json: string): string {
 
 // policyText is an SR policy as packets of a rule meet it.
 function policyText(p: PDRPolicy): string {
-  const v = p.verdict, path = v?.path ? `, path ${v.path}` : "";
-  return `${p.name}${p.color ? `, color ${p.color}` : ""}${path}: ${v?.valid ? "valid" : ["not valid", v?.why].filter(Boolean).join(", ")}`;
+  const v = p.verdict, path = v?.path ? `, path ${v.path}` : "", of = p.class ? `class ${p.class}: ` : "";
+  if (!p.name) {
+    return `${of}no policy, packets are dropped`;
+  }
+  return `${of}${p.name}${p.color ? `, color ${p.color}` : ""}${path}: ${v?.valid ? "valid" : ["not valid", v?.why].filter(Boolean).join(", ")}`;
 }
 
 function One(p: { seid: bigint }): JSX.Element {

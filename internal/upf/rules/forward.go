@@ -3,6 +3,7 @@ package rules
 import (
 	"fmt"
 
+	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
 	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/pfcp"
@@ -151,9 +152,15 @@ func (c *compiler) bySRv6(f *datapath.Forwarding, to session.Interface, qfi *uin
 		return false
 	}
 	if n9.Mode == slice.Enhanced {
-		uplink, downlink := n9.PoliciesOf(qfi)
-		f.Kind, f.Policy = datapath.ForwardPolicy, toward(to, uplink, downlink)
-		return f.Policy != ""
+		policy := toward(to, n9.UplinkPolicy, n9.DownlinkPolicy)
+		if policy == "" {
+			return false
+		}
+		f.Kind, f.Flow = datapath.ForwardPolicy, class.SessionFlow{Slice: c.Slice.Name, Policy: policy, QFI: class.NoQFI}
+		if qfi != nil {
+			f.Flow.QFI = *qfi
+		}
+		return true
 	}
 	f.Kind, f.Remote = datapath.ForwardSRv6, toward(to, n9.Uplink, n9.Downlink)
 	return f.Remote.IsValid()

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/culvert-net/culvert/internal/class"
 	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
@@ -113,17 +114,17 @@ func (c *compiler) compilePDR(p *session.PDR) error {
 	return nil
 }
 
-// Policies returns the SR policies by which Compile has packets of PDRs forwarded, by PDR ID. Nil:
-// the session's slice has none.
-func Policies(in Input) (map[uint16]string, error) {
+// Flows returns the flows of PDRs whose packets Compile has forwarded by an SR policy, by PDR ID.
+// Nil: the session's slice has none.
+func Flows(in Input) (map[uint16]class.SessionFlow, error) {
 	if in.Slice == nil || in.Slice.N9 == nil || in.Slice.N9.Mode != slice.Enhanced {
 		return nil, nil
 	}
 	compiled, err := Compile(in)
-	out := map[uint16]string{}
+	out := map[uint16]class.SessionFlow{}
 	for i := range compiled.Rules {
 		if r := &compiled.Rules[i]; r.Forward.Kind == datapath.ForwardPolicy {
-			out[r.ID] = r.Forward.Policy
+			out[r.ID] = r.Forward.Flow
 		}
 	}
 	return out, err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/culvert-net/culvert/internal/class"
 	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/session"
@@ -27,23 +28,20 @@ func compiled(s *session.Session, l *slice.Slice) (datapath.Session, error) {
 	return Compile(in)
 }
 
-// TestQoSFlows: a QoS flow's packets take the policies of its QFI, others those of all others.
-// Without a QER's QFI it is the only one of the PDI.
-func TestQoSFlows(t *testing.T) {
-	n9 := slice.N9{Transport: slice.SRv6, Mode: slice.Enhanced, UplinkPolicy: "up", DownlinkPolicy: "down", QoSFlows: []slice.QoSFlows{
-		{QFIs: []uint16{7, 5}, UplinkPolicy: "voice", DownlinkPolicy: "voice-back"}, {QFIs: []uint16{6}, DownlinkPolicy: "video"}}}
+// TestFlows: a rule's flow is of its slice, policy and QFI. Without a QER's QFI that is the only
+// one of the PDI.
+func TestFlows(t *testing.T) {
+	n9 := slice.N9{Transport: slice.SRv6, Mode: slice.Enhanced, UplinkPolicy: "up", DownlinkPolicy: "down"}
 	for _, tt := range []struct {
 		name     string
 		qer      *uint8
 		pdi      []uint8
-		up, down string
+		up, down uint8
 	}{
-		{"another QFI", ptr(uint8(9)), []uint8{9}, "up", "down"},
-		{"of several", ptr(uint8(5)), []uint8{5}, "voice", "voice-back"},
-		{"one way only", ptr(uint8(6)), []uint8{6}, "up", "video"},
-		{"only the PDI says", nil, []uint8{7}, "voice", "down"},
-		{"the QER says another one", ptr(uint8(9)), []uint8{7}, "up", "down"},
-		{"several in the PDI", nil, []uint8{7, 9}, "up", "down"},
+		{"of the QER", ptr(uint8(9)), []uint8{9}, 9, 9},
+		{"only the PDI says", nil, []uint8{7}, 7, class.NoQFI},
+		{"the QER says another one", ptr(uint8(9)), []uint8{7}, 9, 9},
+		{"several in the PDI", nil, []uint8{7, 9}, class.NoQFI, class.NoQFI},
 	} {
 		s := sample.Session(1)
 		s.QERs[0].QFI, s.PDRs[0].PDI.QFIs = tt.qer, tt.pdi
@@ -51,9 +49,9 @@ func TestQoSFlows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, want := range []string{tt.up, tt.down} {
-			if f := got.Rules[i].Forward; f.Kind != datapath.ForwardPolicy || f.Policy != want {
-				t.Errorf("%s: rule %d takes %q, want %q", tt.name, i, f.Policy, want)
+		for i, want := range []class.SessionFlow{{Slice: "a", Policy: "up", QFI: tt.up}, {Slice: "a", Policy: "down", QFI: tt.down}} {
+			if f := got.Rules[i].Forward; f.Kind != datapath.ForwardPolicy || f.Flow != want {
+				t.Errorf("%s: rule %d is %+v, want %+v", tt.name, i, f.Flow, want)
 			}
 		}
 	}
@@ -201,7 +199,7 @@ func TestCompile(t *testing.T) {
 			with(up, func(r *datapath.Rule) { r.Forward.Slice = 3 }),
 			with(down, func(r *datapath.Rule) {
 				nothing(r)
-				r.Forward = datapath.Forwarding{Kind: datapath.ForwardPolicy, Policy: "back", Slice: 3}
+				r.Forward = datapath.Forwarding{Kind: datapath.ForwardPolicy, Flow: class.SessionFlow{Slice: "a", Policy: "back", QFI: 9}, Slice: 3}
 			})}},
 	} {
 		s := sample.Session(1)
