@@ -105,6 +105,10 @@ func (s *server) engineRights(t *testing.T, e *Engine) {
 	}
 	s.apply(t, policyObject("core", spec(nil)))
 	policies := e.api.objects.Resource(policyResource)
+	s.waits(t, "the API server has the admission policy in memory", func() error {
+		_, err := policies.Create(t.Context(), policyObject("bare", spec(nil)), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return want(apierrors.IsForbidden(err) || apierrors.IsInvalid(err), "%v", err)
+	})
 	core := s.get(t, policyObject("core", nil))
 	core.SetLabels(map[string]string{EngineLabel: "te"})
 	_, err := policies.Update(t.Context(), core, metav1.UpdateOptions{})
