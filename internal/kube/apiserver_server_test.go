@@ -157,6 +157,7 @@ func (s *server) waits(t *testing.T, what string, f func() error) {
 // resources are the names of the kinds that these tests make.
 var resources = map[string]schema.GroupVersionResource{
 	"NetworkPolicy": networkPolicyResource, "Node": nodeResource, "ConfigMap": configMapResource, policyKind: policyResource,
+	"SRv6TrafficClass": classResource, "SRv6TrafficClassClaim": claimResource, "EndpointSlice": sliceResource,
 	"DaemonSet":                        {Group: "apps", Version: "v1", Resource: "daemonsets"},
 	"Namespace":                        {Version: "v1", Resource: "namespaces"},
 	"ServiceAccount":                   {Version: "v1", Resource: "serviceaccounts"},
