@@ -51,8 +51,10 @@ type core struct {
 	pods     *pods.Pods
 	spread   *spreader
 	probing  *probing
-	policing *policing
-	flows    *flowKeeper
+	// roundTrips are adjustSources' own.
+	roundTrips roundTrips
+	policing   *policing
+	flows      *flowKeeper
 
 	announcing announcing
 }
@@ -433,7 +435,7 @@ func adjustSources(ctx context.Context, a *Agent) error {
 	c.flows.enable(p.Overlay.Flows.Enabled)
 	if k := a.sources.Kubernetes(); k != nil {
 		c.mu.RLock()
-		verdicts := append(c.goal.Observed.Verdicts(c.writer.Tables.Verdicts, c.refused), c.classVerdicts()...)
+		verdicts := append(c.goal.Observed.Verdicts(c.writer.Tables.Verdicts, c.refused, c.roundTrips.tell(c.writer.Tables.Policies, c.probing.delays(), time.Now())), c.classVerdicts()...)
 		c.mu.RUnlock()
 		k.SetVerdicts(verdicts)
 	}

@@ -431,7 +431,7 @@ func TestAThousandNodes(t *testing.T) {
 func (d *daemon) kubeVerdicts() []kube.Verdict {
 	d.core.mu.RLock()
 	defer d.core.mu.RUnlock()
-	return d.core.goal.Observed.Verdicts(d.core.writer.Tables.Verdicts, d.core.refused)
+	return d.core.goal.Observed.Verdicts(d.core.writer.Tables.Verdicts, d.core.refused, nil)
 }
 
 // bgp is a speaker that the test feeds with updates.

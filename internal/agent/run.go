@@ -82,7 +82,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	c.dp.ClassifyPods = c.pods.SetClasses
 	c.pods.SetLabels(a.sources.PodLabels)
 	a.policing.begin(a.sources)
-	c.probing = newProbing(a.log, c.turn)
+	c.probing, c.roundTrips = newProbing(a.log, c.turn), roundTrips{}
 	defer c.probing.stop()
 	c.writer = apply.NewWriter(&c.dp.DataPath, c.upf.upf, a.log)
 	c.network = apply.NewNetwork(&c.dp.DataPath, c.watch.KeepAlive, a.log)

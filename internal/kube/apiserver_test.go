@@ -53,10 +53,11 @@ func TestAPIServer(t *testing.T) {
 		})
 	})
 	t.Run("status", func(t *testing.T) {
-		w.SetVerdicts([]Verdict{{core, true, true, "highest preference"}, {byName, true, false, "stands by"}, {byAddress, false, true, "no route"}})
+		w.SetVerdicts([]Verdict{{core, true, true, "highest preference", "1.2ms -"}, {byName, true, false, "stands by", ""}, {byAddress, false, true, "no route", ""}})
 		s.waits(t, "the status of a policy", func() error {
 			got := nodeStatus(s.get(t, policyObject("core", nil)), me)
-			return want(got["state"] == stateActive && got["reason"] == "highest preference" && got["since"] != nil, "%v", got)
+			return want(got["state"] == stateActive && got["reason"] == "highest preference" && got["since"] != nil &&
+				fmt.Sprint(got["roundTrips"]) == "[1.2ms -]", "%v", got)
 		})
 		s.waits(t, "the status of the ConfigMap", func() error {
 			text := s.get(t, listingObject("")).GetAnnotations()[StatusAnnotation]
@@ -117,7 +118,7 @@ func TestAPIServer(t *testing.T) {
 	t.Run("slow", func(t *testing.T) {
 		release := proxy.hold()
 		defer release()
-		w.SetVerdicts([]Verdict{{core, true, true, "slowly"}, {byName, true, false, "stands by"}, {byAddress, false, true, "no route"}})
+		w.SetVerdicts([]Verdict{{core, true, true, "slowly", ""}, {byName, true, false, "stands by", ""}, {byAddress, false, true, "no route", ""}})
 		time.Sleep(settlesSoon * 2) // the write is under way
 		s.apply(t, policyObject("core", spec(func(f map[string]any) { f["preference"] = int64(300) })))
 		s.waits(t, "a change during the write", func() error {
@@ -131,7 +132,7 @@ func TestAPIServer(t *testing.T) {
 	})
 	t.Run("conflicts", func(t *testing.T) {
 		proxy.refusals.Store(2)
-		w.SetVerdicts([]Verdict{{core, true, true, "after conflicts"}, {byName, true, false, "stands by"}, {byAddress, false, true, "no route"}})
+		w.SetVerdicts([]Verdict{{core, true, true, "after conflicts", ""}, {byName, true, false, "stands by", ""}, {byAddress, false, true, "no route", ""}})
 		s.waits(t, "the write", func() error {
 			got := nodeStatus(s.get(t, policyObject("core", nil)), me)
 			return want(got["reason"] == "after conflicts", "%v, %d refusals left", got, proxy.refusals.Load())

@@ -92,6 +92,9 @@ type Verdict struct {
 	Valid  bool
 	Active bool
 	Why    string
+	// RoundTrips of the path's segment lists, in their order and separated by spaces; empty: none
+	// is measured, or the path is not active.
+	RoundTrips string
 }
 
 // DefaultPreference is the preference of a path that sets none. Configured paths are

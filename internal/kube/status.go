@@ -37,6 +37,8 @@ type progress struct {
 	State  string `json:"state"`
 	Since  string `json:"since"` // RFC 3339
 	Reason string `json:"reason,omitempty"`
+	// RoundTrips are of the active path's segment lists.
+	RoundTrips []string `json:"roundTrips,omitempty"`
 	// Generation of the SRv6Policy that it is about.
 	Generation int64 `json:"observedGeneration,omitempty"`
 }
@@ -83,6 +85,7 @@ func (w *Watcher) judge(o *origin) []progress {
 	for i, e := range entries {
 		p := progress{Name: e.name, Since: time.Now().UTC().Format(time.RFC3339)}
 		p.State, p.Reason = w.stateOf(o, e)
+		p.RoundTrips = strings.Fields(w.verdicts[e.path.Name].RoundTrips)
 		if old := before[e.name]; old.State == p.State {
 			p.Since = old.Since
 		}
@@ -205,6 +208,13 @@ func (p progress) fields() map[string]any {
 	f := map[string]any{"name": p.Name, "state": p.State, "since": p.Since, "observedGeneration": p.Generation}
 	if p.Reason != "" {
 		f["reason"] = p.Reason
+	}
+	if len(p.RoundTrips) > 0 {
+		var list []any
+		for _, text := range p.RoundTrips {
+			list = append(list, text)
+		}
+		f["roundTrips"] = list
 	}
 	return f
 }

@@ -180,7 +180,7 @@ func TestListing(t *testing.T) {
 			return p.Endpoint == addr("2001:db8::2") && p.Preference == 50 && len(p.SegmentLists) == 2 && p.SegmentLists[0].Weight == 3
 		})
 	})
-	w.SetVerdicts([]Verdict{{first, true, true, "highest preference"}, {second, false, true, "no route"}})
+	w.SetVerdicts([]Verdict{{first, true, true, "highest preference", ""}, {second, false, true, "no route", ""}})
 	c.waitsListing("verdicts", func(s listingStatus) bool {
 		return len(s.Paths) == 2 && s.Paths[0].Name == "ipv4:node-2" && s.Paths[0].State == stateInvalid && s.Paths[1].State == stateActive && s.Paths[1].Since != ""
 	})
@@ -296,11 +296,11 @@ func TestPolicies(t *testing.T) {
 	if p := h.paths["srv6policy:chosen"]; p.Color != overlay.ColorIPv6 || p.Endpoint != addr("2001:db8::2") || p.BindingSID != addr("cafe::7") || p.Origin != "srv6policy chosen" {
 		t.Errorf("path is %+v", p)
 	}
-	w.SetVerdicts([]Verdict{{"srv6policy:core", true, true, "the only one"}})
+	w.SetVerdicts([]Verdict{{"srv6policy:core", true, true, "the only one", ""}})
 	c.waitsPolicy("core", "active", func(s map[string]any) bool { return s["state"] == stateActive && s["reason"] == "the only one" })
 	c.waitsPolicy("chosen", "not judged", func(s map[string]any) bool { return s["state"] == stateWaiting })
 	since := c.policyStatus("core")["since"]
-	w.SetVerdicts([]Verdict{{"srv6policy:core", true, true, "highest preference"}})
+	w.SetVerdicts([]Verdict{{"srv6policy:core", true, true, "highest preference", ""}})
 	c.waitsPolicy("core", "another reason", func(s map[string]any) bool { return s["reason"] == "highest preference" })
 	if s := c.policyStatus("core"); s["since"] != since || s["observedGeneration"] != int64(1) {
 		t.Errorf("active since %v, status is %v", since, s)

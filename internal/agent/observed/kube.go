@@ -75,18 +75,24 @@ func (k *Kubernetes) claim(ctx context.Context) {
 }
 
 // Verdicts are those on the paths of Kubernetes: of the policies, by policy, and on
-// the updates that this node refuses.
-func (s *State) Verdicts(verdicts map[string][]srpolicy.Verdict, refused map[Entry]Refusal) (out []kube.Verdict) {
+// the updates that this node refuses. roundTrips are of the policies' lists (kube.Verdict).
+func (s *State) Verdicts(verdicts map[string][]srpolicy.Verdict, refused map[Entry]Refusal, roundTrips map[string]string) (out []kube.Verdict) {
 	for _, r := range refused {
 		if r.KubeName != "" {
 			out = append(out, kube.Verdict{Path: r.KubeName, Why: r.Why.Error()})
 		}
 	}
-	for _, list := range verdicts {
+	for policy, list := range verdicts {
 		for _, v := range list {
-			if p, ok := s.Paths[v.Path]; ok && p.Kube != "" {
-				out = append(out, kube.Verdict{Path: p.KubeName, Valid: v.Valid, Active: v.Active, Why: v.Why})
+			p, ok := s.Paths[v.Path]
+			if !ok || p.Kube == "" {
+				continue
 			}
+			one := kube.Verdict{Path: p.KubeName, Valid: v.Valid, Active: v.Active, Why: v.Why}
+			if v.Active {
+				one.RoundTrips = roundTrips[policy]
+			}
+			out = append(out, one)
 		}
 	}
 	return out
