@@ -31,9 +31,11 @@ static void make_forwardings(struct input *in)
 		f->tos_mask = n >> 21 & 1 ? 0xfc : 0;
 		any_sid_address(in, &f->remote);
 		memcpy(&f->source, gtpu6_address, 16);
-		f->index = f->kind == FORWARD_TABLE  ? (n >> 22 & 1 ? TABLE : MAIN_TABLE)
-			   : f->kind == FORWARD_LINK ? (n >> 22 & 1 ? LINK_VLAN : LINK)
-						     : 1 + (n >> 22 & 1);
+		f->index = f->kind == FORWARD_TABLE    ? (n >> 22 & 1 ? TABLE : MAIN_TABLE)
+			   : f->kind == FORWARD_LINK   ? (n >> 22 & 1 ? LINK_VLAN : LINK)
+			   : f->kind == FORWARD_POLICY ? (n >> 22) % 3
+						       : 1 + (n >> 22 & 1);
+		f->class = f->kind == FORWARD_POLICY ? (n >> 26) % CLASSES : 0;
 	}
 	for (i = 1; i < METERS; i++)
 		*VALUE(meter, struct meter, i) = (struct meter){
