@@ -81,7 +81,7 @@ func TestEngineDeployment(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"runAsNonRoot: true", "readOnlyRootFilesystem: true", "allowPrivilegeEscalation: false", "- ALL", "type: RuntimeDefault",
-		"podAntiAffinity:", "path: /healthz", "--lease=kube-system/culvert-te", "--topology=kubernetes", "secretName: other", "image: ghcr.io/culvert-net/culvert:v1", "pool: a"} {
+		"topologySpreadConstraints:", "path: /healthz", "--lease=kube-system/culvert-te", "--topology=kubernetes", "secretName: other", "image: ghcr.io/culvert-net/culvert:v1", "pool: a"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the pod has no %q", want)
 		}
