@@ -45,7 +45,7 @@ func upAnew(ctx context.Context, in *instance.Instance, variant string, progress
 		return err
 	}
 	if len(in.Kubelets()) > 0 {
-		if err := cluster.HaveCluster(variant); err != nil {
+		if err := cluster.HaveCluster(variant, in.Chart != nil); err != nil {
 			return err
 		}
 		if topology.HasSuites(in.Topology) {

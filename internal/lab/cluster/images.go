@@ -72,7 +72,16 @@ func Install(ctx context.Context, in *instance.Instance, n *topology.Node) error
 	if list := in.Kubelets(); len(list) == 0 || n != list[len(list)-1] {
 		return nil
 	}
-	if err := installCulvert(ctx, in); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, ClusterTime)
+	defer cancel()
+	install := installManifest
+	if in.Chart != nil {
+		install = installChart
+	}
+	if err := install(ctx, in); err != nil {
+		return err
+	}
+	if err := waitForCulvert(ctx, in); err != nil {
 		return err
 	}
 	// All at once: Kubernetes makes them at the same time.
@@ -91,17 +100,17 @@ func Install(ctx context.Context, in *instance.Instance, n *topology.Node) error
 	return PrepareSuites(ctx, in)
 }
 
-// installCulvert applies the manifest that is shipped, with the image that the
-// nodes have and the version of CNI that their runtime takes, and waits until it is
-// there on all nodes.
-func installCulvert(ctx context.Context, in *instance.Instance) error {
-	ctx, cancel := context.WithTimeout(ctx, ClusterTime)
-	defer cancel()
+// installManifest applies the manifest that is shipped, with the image that the nodes have and
+// the version of CNI that their runtime takes.
+func installManifest(ctx context.Context, in *instance.Instance) error {
 	const version = "--cni-version="
 	text := strings.NewReplacer(shippedImage, nodeImage, version+cniVersion, version+containers[in.State.Variant].cni).Replace(kubernetes.Manifest)
-	if _, err := Kubectl(ctx, in, []byte(text), "apply", "-f", "-"); err != nil {
-		return err
-	}
+	_, err := Kubectl(ctx, in, []byte(text), "apply", "-f", "-")
+	return err
+}
+
+// waitForCulvert waits until culvert is there on all nodes.
+func waitForCulvert(ctx context.Context, in *instance.Instance) error {
 	if _, err := Kubectl(ctx, in, nil, "--namespace", "kube-system", "rollout", "status", "daemonset/culvert"); err != nil {
 		return fmt.Errorf("culvert's DaemonSet did not come up: %w\n%s", err, Describe(in))
 	}

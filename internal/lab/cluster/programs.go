@@ -32,9 +32,13 @@ func HavePrograms(names ...string) error {
 	return nil
 }
 
-// HaveCluster wants all programs to be there that a cluster with kubelets needs.
-func HaveCluster(variant string) error {
+// HaveCluster wants all programs to be there that a cluster with kubelets needs; chart: culvert is
+// installed by it.
+func HaveCluster(variant string, chart bool) error {
 	names := []string{EtcdProcess, APIServerProcess, controllerManagerProcess, schedulerProcess, "kubelet", "kube-proxy", "kubectl", "loopback", "portmap", "bandwidth"}
+	if chart {
+		names = append(names, "helm")
+	}
 	errs := []error{HavePrograms(names...)}
 	c := containers[variant]
 	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr"} {

@@ -95,6 +95,9 @@ type Topology struct {
 	Variants         // nodes say what differs
 	// Services are translated by every node of kind cluster.
 	Services []Service `json:"services,omitempty"`
+	// Chart are values of the chart by which nodes of kind kubelet get culvert, in place of the
+	// manifest. What nodes have (image, version of CNI) is added.
+	Chart map[string]any `json:"chart,omitempty"`
 	// Outside is where the lab meets an SMF of the user's.
 	Outside *Outside `json:"outside,omitempty"`
 	// Notes are for whoever leaves the lab running; {lab} is the name of the instance.
