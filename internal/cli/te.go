@@ -135,13 +135,13 @@ func planTable(g *printer.Grid, p *engine.Plan, links int) {
 		g.Row("steps", fmt.Sprintf("%d; in none a link gets fuller than now, then, or full", p.Steps))
 	}
 	for _, v := range p.Problems {
-		g.Row("problem", fmt.Sprintf("%s: %s", keyWords(v.Key), v.Why))
+		g.Row("problem", fmt.Sprintf("%s: %s", v.Name(), v.Why))
 	}
 	if len(p.Moves) > 0 {
 		g.Gap()
 		g.Row("STEP", "DEMAND", "RATE", "NOW", "THEN", "LEAVES")
 		for _, m := range p.Moves {
-			g.Row(m.Step, keyWords(m.Key), netfile.Rate(m.Rate), m.Now, m.Then, m.Away)
+			g.Row(m.Step, m.Name(), netfile.Rate(m.Rate), m.Now, m.Then, m.Away)
 		}
 	}
 	g.Gap()
@@ -149,14 +149,6 @@ func planTable(g *printer.Grid, p *engine.Plan, links int) {
 	for _, l := range p.Links[:min(max(links, 0), len(p.Links))] {
 		g.Row(l.Link, netfile.Rate(l.Capacity), change.Percent(l.Now), change.Percent(l.Then))
 	}
-}
-
-// keyWords are HEADEND:ENDPOINT, with :COLOR where it is not 0: as `te explain` reads them.
-func keyWords(k te.Key) string {
-	if k.Color == 0 {
-		return k.Headend + ":" + k.Endpoint
-	}
-	return fmt.Sprintf("%s:%s:%d", k.Headend, k.Endpoint, k.Color)
 }
 
 func teExplain(a *app) *cobra.Command {
@@ -175,7 +167,7 @@ func teExplain(a *app) *cobra.Command {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
 			for _, d := range n.Values().Demands {
-				words = append(words, keyWords(d.Key))
+				words = append(words, d.Name())
 			}
 			return words, cobra.ShellCompDirectiveNoFileComp
 		},
@@ -206,7 +198,7 @@ func teExplain(a *app) *cobra.Command {
 // demandOf is the demand that words name.
 func demandOf(n te.Network, words string) (te.Key, error) {
 	for _, d := range n.Demands {
-		if keyWords(d.Key) == words || d.Color == 0 && words == keyWords(d.Key)+":0" {
+		if d.Name() == words || d.Color == 0 && words == d.Name()+":0" {
 			return d.Key, nil
 		}
 	}
@@ -218,8 +210,14 @@ func explainTable(g *printer.Grid, e *engine.Explanation) {
 	if e.Measured > 0 {
 		rate = fmt.Sprintf("forecast to be %s; measured are %s", rate, netfile.Rate(e.Measured))
 	}
-	g.Row("demand", fmt.Sprintf("%s, %s", keyWords(e.Key), rate))
+	g.Row("demand", fmt.Sprintf("%s, %s", e.Name(), rate))
 	g.Row("why", e.Why)
+	for _, group := range e.Groups {
+		g.Row("group", group)
+	}
+	if e.Standby != nil {
+		g.Row("standby", e.Standby.String())
+	}
 	if r := e.Repair; r != nil {
 		g.Row("repair", fmt.Sprintf("without %s: %s", r.Link, cmp.Or(r.List, "none, "+r.Why)))
 	}

@@ -149,7 +149,7 @@ func measurement(t te.Topology, matrix *demand.Matrix, last []headend.Reading) m
 	}
 	slices.SortStableFunc(m.Demands, func(x, y netfile.Demand) int { return cmp.Compare(y.Rate, x.Rate) })
 	for _, key := range unknown {
-		m.Unknown = append(m.Unknown, keyWords(key))
+		m.Unknown = append(m.Unknown, key.Name())
 	}
 	for _, r := range last {
 		if r.Err != nil {
@@ -174,7 +174,7 @@ func (m measured) table(g *printer.Grid) {
 	g.Gap()
 	g.Row("DEMAND", "RATE", "MEASURED")
 	for _, d := range m.Demands {
-		g.Row(keyWords(te.Key{Headend: d.Headend, Endpoint: d.Endpoint, Color: d.Color}), d.Rate, cmp.Or(d.Measured, d.Rate))
+		g.Row(te.Key{Headend: d.Headend, Endpoint: d.Endpoint, Color: d.Color}.Name(), d.Rate, cmp.Or(d.Measured, d.Rate))
 	}
 }
 

@@ -211,16 +211,16 @@ func stateTable(g *printer.Grid, s loop.State) {
 		g.Row("no answer", v)
 	}
 	for _, key := range s.Unknown {
-		g.Row("rate unknown", keyWords(key))
+		g.Row("rate unknown", key.Name())
 	}
 	for _, v := range s.LeftOut {
 		g.Row("left out", v)
 	}
 	for _, v := range s.Unprotected {
-		g.Row("no repair list", fmt.Sprintf("%s, %s", keyWords(v.Key), v.Why))
+		g.Row("not protected", fmt.Sprintf("%s, %s", v.Name(), v.Why))
 	}
 	for _, v := range s.Held {
-		g.Row("keeps its lists", fmt.Sprintf("%s: %s", keyWords(v.Key), v.Why))
+		g.Row("keeps its lists", fmt.Sprintf("%s: %s", v.Name(), v.Why))
 	}
 	if s.Plan != nil {
 		g.Gap()

@@ -95,6 +95,40 @@ demands:
 	golden(t, "te_problems", all.String())
 }
 
+// Demands of a group, and a list and its standby, share nothing where that is possible; else it is said.
+func TestDisjointDemandsAndStandbys(t *testing.T) {
+	const file = `
+nodes: [{name: a}, {name: b, sid: "fc00:b::1"}, {name: c, sid: "fc00:c::1"}, {name: d, sid: "fc00:d::1"}, {name: e}]
+links:
+  - {from: a, to: b, capacity: 1Gbit, delay: 2ms}
+  - {from: b, to: d, capacity: 1Gbit, delay: 2ms}
+  - {from: a, to: c, capacity: 1Gbit, delay: 5ms, metric: 20}
+  - {from: c, to: d, capacity: 1Gbit, delay: 5ms, metric: 20}
+  - {from: d, to: e, capacity: 1Gbit, delay: 1ms}
+classes:
+  - {color: 3, standby: node}
+groups:
+  - {name: feeds, disjoint: node, demands: [{headend: a, endpoint: d, color: 1}, {headend: a, endpoint: d, color: 2}]}
+  - {name: uplinks, disjoint: link, demands: [{headend: a, endpoint: e, color: 1}, {headend: a, endpoint: e, color: 2}, {headend: e, endpoint: b}]}
+demands:
+  - {headend: a, endpoint: d, color: 1, rate: 100Mbit}
+  - {headend: a, endpoint: d, color: 2, rate: 100Mbit}
+  - {headend: a, endpoint: e, color: 1, rate: 100Mbit}
+  - {headend: a, endpoint: e, color: 2, rate: 100Mbit}
+  - {headend: a, endpoint: d, color: 3, rate: 100Mbit}
+  - {headend: a, endpoint: e, color: 3, rate: 100Mbit}
+`
+	var all strings.Builder
+	for _, line := range []string{"te plan - --links 0", "te explain - a:d:2", "te explain - a:e:2", "te explain - a:d:3", "te explain - a:e:3", "te simulate - --fail a-c"} {
+		r := command(t.Context(), file, strings.Fields(line)...)
+		if r.code != cmdline.ExitOK || r.stderr != "" {
+			t.Errorf("%s: exit %d: %s", line, r.code, r.stderr)
+		}
+		all.WriteString("$ culvert " + line + "\n" + r.stdout + "\n")
+	}
+	golden(t, "te_groups", all.String())
+}
+
 func TestTrafficEngineeringErrors(t *testing.T) {
 	const three = `
 nodes: [{name: a}, {name: b}, {name: c}]

@@ -104,6 +104,23 @@ func TestDisjointLists(t *testing.T) {
 	}
 }
 
+// Lists that leave no disjoint one for a standby are left where the class asks for it.
+func TestRoomForAStandby(t *testing.T) {
+	n := parsed(t, strings.Replace(swap, "classes: [{color: 1, exclude: [1]}, {color: 2, exclude: [2]}]", "classes: [{color: 2, standby: link}]", 1))
+	key := te.Key{Headend: "a", Endpoint: "d", Color: 2} // its lists take all links
+	p, err := Compute(t.Context(), n, Options{Target: 5})
+	if err != nil || len(p.Moves) != 1 || p.Moves[0].Key != key || len(p.Routing[key]) != 1 || !strings.Contains(p.Why, "or leave no standby") {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	if e, err := p.Explain(n, key); err != nil || e.Standby == nil || len(e.Standby.Common) > 0 || e.Repair != nil {
+		t.Errorf("%+v, %v", e, err)
+	}
+	n.Routing = p.Routing
+	if p, err = Compute(t.Context(), n, Options{Target: 5}); err != nil || len(p.Moves) != 0 {
+		t.Errorf("there is room: %+v, %v", p, err)
+	}
+}
+
 // What is held keeps its lists, with the reason; what is broken changes though all others are held.
 func TestHeld(t *testing.T) {
 	n := parsed(t, swap)

@@ -3,10 +3,12 @@ package engine
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/culvert-net/culvert/internal/te"
 	"github.com/culvert-net/culvert/internal/te/graph"
+	"github.com/culvert-net/culvert/internal/te/optimize"
 	"github.com/culvert-net/culvert/internal/te/repair"
 )
 
@@ -18,8 +20,43 @@ type Explanation struct {
 	Now  []ListReport `json:"now"`
 	Then []ListReport `json:"then,omitempty"`
 	// Repair is what its headend can take at once when it loses the link by which all lists leave
-	// it; nil: no link is all lists'.
+	// it; nil: no link is all lists', or it has a standby.
 	Repair *RepairReport `json:"repair,omitempty"`
+	// Standby is what its headend holds ready where its class asks for it.
+	Standby *StandbyReport `json:"standby,omitempty"`
+	// Groups say which demands it has to be disjoint from.
+	Groups []string `json:"groups,omitempty"`
+}
+
+// StandbyReport is a list that shares nothing of a kind with those in use, or what it shares.
+type StandbyReport struct {
+	Disjoint te.Disjoint `json:"disjoint"`
+	List     string      `json:"list,omitempty"`
+	Common   []string    `json:"common,omitempty"`
+}
+
+// String says both.
+func (s *StandbyReport) String() string {
+	switch common := strings.Join(s.Common, ", "); {
+	case s.List == "":
+		return "none: all lists share " + common
+	case common != "":
+		return fmt.Sprintf("%s, which shares least: %s", s.List, common)
+	}
+	return fmt.Sprintf("%s, disjoint by %s", s.List, s.Disjoint)
+}
+
+// StandbyOf is the standby of a demand behind its lists; nil: its class asks for none.
+func StandbyOf(b *optimize.Standbys, t te.Topology, key te.Key, lists []te.List) *StandbyReport {
+	s, asked := b.Of(key, lists)
+	if !asked {
+		return nil
+	}
+	r := &StandbyReport{Disjoint: s.Kind, Common: s.Common}
+	if !s.None {
+		r.List = Words(t, []te.List{s.List})
+	}
+	return r
 }
 
 // RepairReport is a repair list, or why the headend has none.
@@ -64,10 +101,22 @@ func (p *Plan) Explain(n te.Network, key te.Key) (*Explanation, error) {
 			e.Why += "; the fullest link that it leaves is " + m.Away
 		}
 	}
-	if r, needed := repair.Of(g, key, p.Routing[key]); needed {
+	e.Standby = StandbyOf(optimize.NewStandbys(g, n.Classes), n.Topology, key, p.Routing[key])
+	if r, needed := repair.Of(g, key, p.Routing[key]); needed && (e.Standby == nil || e.Standby.List == "") {
 		e.Repair = &RepairReport{Link: n.Topology.Links[r.Link].Direction(), Why: r.Why}
 		if r.Why == "" {
 			e.Repair.List = Words(n.Topology, []te.List{r.List})
+		}
+	}
+	for _, group := range n.Groups {
+		if slices.Contains(group.Demands, key) {
+			var others []string
+			for _, other := range group.Demands {
+				if other != key {
+					others = append(others, other.Name())
+				}
+			}
+			e.Groups = append(e.Groups, fmt.Sprintf("%s: disjoint by %s from %s", group.Name, group.Disjoint, strings.Join(others, ", ")))
 		}
 	}
 	for _, problem := range p.Problems {

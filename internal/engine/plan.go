@@ -82,14 +82,14 @@ const aim = 0.9
 func Compute(ctx context.Context, n te.Network, o Options) (*Plan, error) {
 	g := graph.New(n.Topology, graph.Without{})
 	fixed := o.fixed(g, n)
-	best, err := optimize.Solve(ctx, g, n.Classes, n.Demands, optimize.Options{Target: aim * o.Target, Fixed: fixed})
+	best, err := optimize.Solve(ctx, g, n.Classes, n.Demands, optimize.Options{Target: aim * o.Target, Groups: n.Groups, Fixed: fixed})
 	if err != nil {
 		return nil, err
 	}
 	best.Problems = append(best.Problems, stranded(g, n, fixed)...)
 	must := repaired(g, n, best.Routing)
-	choice := change.Choose(g, n.Demands, n.Routing, best.Routing, change.Options{Target: o.Target, Aim: aim * o.Target, Most: o.Most, Must: must})
-	by := change.Steps(g, n.Demands, n.Routing, choice.Routing, choice.Moves, astray(g, n.Demands, n.Routing, nil))
+	choice := change.Choose(g, n.Demands, n.Routing, best.Routing, change.Options{Target: o.Target, Aim: aim * o.Target, Most: o.Most, Must: must, Groups: n.Groups})
+	by := change.Steps(g, n.Demands, n.Routing, choice.Routing, choice.Moves, astray(g, n.Demands, n.Routing, nil), n.Groups)
 	if len(by.Left) > 0 {
 		by = choice.Keep(g, n.Demands, n.Routing, by, must)
 	}
@@ -144,12 +144,27 @@ func stranded(g *graph.Graph, n te.Network, fixed te.Routing) (list []optimize.P
 }
 
 // broken are the demands that have a list which leads nowhere, or takes longer than their
-// class allows, and those whose lists fail together where their class asks for disjoint ones.
+// class allows, and those whose lists fail with what they must not fail with.
 func broken(g *graph.Graph, n te.Network) map[te.Key]bool {
 	out := astray(g, n.Demands, n.Routing, nil)
 	maps.Copy(out, astray(g, n.Demands, n.Routing, bounds(n.Classes)))
-	for key := range g.Together(n.Classes, n.Demands, n.Routing) {
+	for key := range lacking(g, n, n.Routing) {
 		out[key] = true
+	}
+	return out
+}
+
+// lacking are the demands whose lists fail together, or with lists of their group, although they must
+// not, or that leave no disjoint list for a standby: with how many failures are to blame.
+func lacking(g *graph.Graph, n te.Network, routing te.Routing) map[te.Key]int {
+	out, standbys := map[te.Key]int{}, optimize.NewStandbys(g, n.Classes)
+	for key, common := range g.Together(n.Classes, n.Groups, n.Demands, routing) {
+		out[key] = len(common)
+	}
+	for _, d := range n.Demands {
+		if s, asked := standbys.Of(d.Key, routing[d.Key]); asked && len(s.Common) > 0 {
+			out[d.Key] += len(s.Common)
+		}
 	}
 	return out
 }
@@ -165,9 +180,9 @@ func repaired(g *graph.Graph, n te.Network, wanted te.Routing) map[te.Key]bool {
 			}
 		}
 	}
-	then := g.Together(n.Classes, n.Demands, wanted)
-	for key, now := range g.Together(n.Classes, n.Demands, n.Routing) {
-		if len(then[key]) < len(now) {
+	then := lacking(g, n, wanted)
+	for key, now := range lacking(g, n, n.Routing) {
+		if then[key] < now {
 			out[key] = true
 		}
 	}

@@ -1,6 +1,7 @@
 package te
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/culvert-net/culvert/internal/srpolicy"
@@ -23,12 +24,14 @@ type Class struct {
 	MaxLists int `json:"max_lists,omitempty"`
 	// Disjoint is what no two lists of a demand share, so that one failure does not take both.
 	Disjoint Disjoint `json:"disjoint,omitempty"`
+	// Standby has headends hold a list ready that shares nothing of this kind with the lists in use.
+	Standby Disjoint `json:"standby,omitempty"`
 	// DelayConstraint is of the candidate paths: headends choose among the lists by measured round
 	// trips. MaxDelay is what the topology says of one direction.
 	srpolicy.DelayConstraint
 }
 
-// Disjoint is what fails at once.
+// Disjoint is a kind of what fails at once.
 type Disjoint string
 
 // Lists that are disjoint by link take no link in common, in either direction. By node they visit
@@ -39,11 +42,28 @@ const (
 	DisjointBySRLG Disjoint = "srlg"
 )
 
+// Group is demands that have to be disjoint from each other: no list of one shares with a list of
+// another what fails at once. Nodes that two demands begin or end at are theirs both, and do not count
+// between these.
+type Group struct {
+	Name     string   `json:"name"`
+	Disjoint Disjoint `json:"disjoint"`
+	Demands  []Key    `json:"demands"`
+}
+
 // Key names a demand, and the policy at its headend (RFC 9256 section 2.1).
 type Key struct {
 	Headend  string `json:"headend"`
 	Endpoint string `json:"endpoint"`
 	Color    uint32 `json:"color"`
+}
+
+// Name is HEADEND:ENDPOINT, with :COLOR where it is not 0.
+func (k Key) Name() string {
+	if k.Color == 0 {
+		return k.Headend + ":" + k.Endpoint
+	}
+	return fmt.Sprintf("%s:%s:%d", k.Headend, k.Endpoint, k.Color)
 }
 
 // Demand is what a headend sends to an endpoint in a class.
@@ -77,6 +97,7 @@ type Routing map[Key][]List
 type Network struct {
 	Topology Topology
 	Classes  []Class
+	Groups   []Group
 	Demands  []Demand
 	Routing  Routing
 }

@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/te"
 	"github.com/culvert-net/culvert/internal/te/graph"
+	"github.com/culvert-net/culvert/internal/te/optimize"
 	"github.com/culvert-net/culvert/internal/te/repair"
 )
 
@@ -20,16 +22,18 @@ type repairs struct {
 	put, remove []headend.Path
 }
 
-// protect has headends hold repair lists ready, each behind the path that packets take. Demands that
-// have changed in this round get theirs in the next one.
+// protect has headends hold lists ready, each behind the path that packets take: a standby where the
+// class asks for it, and else a repair list. Demands that have changed in this round get theirs in the
+// next one.
 func (e *Engine) protect(ctx context.Context, r *round) {
 	if !r.in.Settings.Apply || !e.mayChange() || r.now.Before(e.standBy) {
 		return
 	}
-	var g *graph.Graph // nil: repair lists that are there go
-	if r.in.Settings.Repair {
+	var g *graph.Graph // nil: what is held ready goes
+	if r.in.Settings.Repair || slices.ContainsFunc(r.in.Network.Classes, func(c te.Class) bool { return c.Standby != "" }) {
 		g = graph.New(r.in.Network.Topology, graph.Without{})
 	}
+	standbys := optimize.NewStandbys(g, r.in.Network.Classes)
 	moved := map[te.Key]bool{}
 	for _, m := range r.state.Plan.Moves {
 		moved[m.Key] = r.applied
@@ -39,7 +43,7 @@ func (e *Engine) protect(ctx context.Context, r *round) {
 		if moved[key] || r.silent[key.Headend] {
 			continue
 		}
-		list, why := r.repair(g, key)
+		list, why := r.spare(g, standbys, key)
 		if why != "" {
 			r.state.Unprotected = append(r.state.Unprotected, Held{key, why})
 		}
@@ -68,11 +72,28 @@ func (e *Engine) protect(ctx context.Context, r *round) {
 	}
 }
 
+// spare is the list that a headend holds ready for a demand; nil: none. why says what it lacks.
+func (r *round) spare(g *graph.Graph, standbys *optimize.Standbys, key te.Key) (list []te.List, why string) {
+	s, asked := standbys.Of(key, r.found.Routing[key])
+	if asked && len(s.Common) > 0 {
+		whose := "its standby shares"
+		if s.None {
+			whose = "it has no standby: all lists share"
+		}
+		why = fmt.Sprintf("%s %s", whose, strings.Join(s.Common, ", "))
+	}
+	switch {
+	case asked && !s.None:
+		return []te.List{s.List}, why
+	case !r.in.Settings.Repair:
+		return nil, why
+	}
+	list, lacks := r.repair(g, key)
+	return list, cmp.Or(why, lacks)
+}
+
 // repair is the repair list of a demand; nil: it needs none, or has none, and why says so.
 func (r *round) repair(g *graph.Graph, key te.Key) (list []te.List, why string) {
-	if g == nil {
-		return nil, ""
-	}
 	found, needed := repair.Of(g, key, r.found.Routing[key])
 	switch {
 	case !needed:

@@ -12,7 +12,7 @@ func (e *Engine) seen(r *round) picture.Seen {
 	if r.applied {
 		s.Network.Routing = r.state.Plan.Routing
 		for _, m := range r.state.Plan.Moves {
-			s.Events = append(s.Events, fmt.Sprintf("demand %s changes from %q to %q", picture.Name(m.Key), m.Now, m.Then))
+			s.Events = append(s.Events, fmt.Sprintf("demand %s changes from %q to %q", m.Name(), m.Now, m.Then))
 		}
 	}
 	switch p := r.state.Problem; {

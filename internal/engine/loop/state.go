@@ -26,7 +26,8 @@ type State struct {
 	// Unknown are demands whose rate is not measured now, and Held those that keep their lists.
 	Unknown []te.Key `json:"unknown,omitempty"`
 	Held    []Held   `json:"held,omitempty"`
-	// Unprotected are demands for whose link at the headend there is no repair list, and why.
+	// Unprotected are demands without a repair list for their link at the headend, or without the standby
+	// that their class asks for, and why.
 	Unprotected []Held `json:"unprotected,omitempty"`
 	// LeftOut are parts of the network and policies that are not used, and why.
 	LeftOut []string `json:"left_out,omitempty"`

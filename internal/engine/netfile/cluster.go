@@ -45,6 +45,12 @@ func (n *Network) dropUnknown() (left []te.LeftOut) {
 	n.Demands = slices.DeleteFunc(n.Demands, func(d Demand) bool {
 		return unknown(fmt.Sprintf("demand %s to %s, color %d", d.Headend, d.Endpoint, d.Color), d.Headend, d.Endpoint)
 	})
+	for i := range n.Groups {
+		g := &n.Groups[i]
+		g.Demands = slices.DeleteFunc(g.Demands, func(d te.Key) bool {
+			return unknown(fmt.Sprintf("demand %s of group %s", d.Name(), g.Name), d.Headend, d.Endpoint)
+		})
+	}
 	for _, l := range n.topology().Links { // lists visit these, too
 		known[l.Direction()] = true
 	}

@@ -27,6 +27,7 @@ links:
   - {from: node-1, to: r1, capacity: 1Gbit}
   - {from: r1, to: node-3, capacity: 1Gbit}
 demands: [{headend: node-3, endpoint: node-1, rate: 1bit}, {headend: node-1, endpoint: node-2, rate: 1bit}]
+groups: [{name: pair, disjoint: node, demands: [{headend: node-3, endpoint: node-1}, {headend: node-1, endpoint: node-2}]}]
 policies: [{headend: node-1, endpoint: node-2, lists: [{via: [node-3]}]}]
 engine: {agents: {port: 7443, tls_name: culvert}, lease: {namespace: kube-system, name: te}, write: kubernetes}
 `), cluster)
@@ -42,12 +43,13 @@ engine: {agents: {port: 7443, tls_name: culvert}, lease: {namespace: kube-system
 	if !reflect.DeepEqual(n.Nodes, want) {
 		t.Errorf("nodes\n%+v, want\n%+v", n.Nodes, want)
 	}
-	if len(n.Links) != 1 || len(n.Demands) != 1 || len(n.Policies) != 0 {
-		t.Errorf("links %+v, demands %+v, policies %+v", n.Links, n.Demands, n.Policies)
+	if len(n.Links) != 1 || len(n.Demands) != 1 || len(n.Policies) != 0 || len(n.Groups[0].Demands) != 1 {
+		t.Errorf("links %+v, demands %+v, policies %+v, groups %+v", n.Links, n.Demands, n.Policies, n.Groups)
 	}
 	why := "neither the file nor the cluster has a node node-3"
 	wantLeft := []te.LeftOut{
-		{What: "link r1 to node-3 without a name", Why: why}, {What: "demand node-3 to node-1, color 0", Why: why}, {What: "policy node-1 to node-2, color 0", Why: why},
+		{What: "link r1 to node-3 without a name", Why: why}, {What: "demand node-3 to node-1, color 0", Why: why},
+		{What: "demand node-3:node-1 of group pair", Why: why}, {What: "policy node-1 to node-2, color 0", Why: why},
 	}
 	if !reflect.DeepEqual(left, wantLeft) {
 		t.Errorf("left out %+v", left)

@@ -23,6 +23,7 @@ type Network struct {
 	Nodes   []Node   `json:"nodes"`
 	Links   []Link   `json:"links"`
 	Classes []Class  `json:"classes"`
+	Groups  []Group  `json:"groups"`
 	Demands []Demand `json:"demands"`
 	// Policies are the lists that headends have now. A demand without a policy follows the IGP.
 	Policies []Policy `json:"policies"`
@@ -117,10 +118,18 @@ type Class struct {
 	Exclude    []uint8 `json:"exclude"`
 	IncludeAny []uint8 `json:"include_any"`
 	MaxLists   int     `json:"max_lists"`
-	// Disjoint is link, node or srlg.
+	// Disjoint and Standby are link, node or srlg.
 	Disjoint te.Disjoint `json:"disjoint"`
+	Standby  te.Disjoint `json:"standby"`
 	// DelayConstraint is of the candidate paths that the engine writes.
 	srpolicy.DelayConstraint
+}
+
+// Group is te.Group: demands that have to be disjoint from each other.
+type Group struct {
+	Name     string      `json:"name"`
+	Disjoint te.Disjoint `json:"disjoint"` // link, node or srlg
+	Demands  []te.Key    `json:"demands"`  // of the file, or measured
 }
 
 // Demand is te.Demand.
@@ -242,7 +251,7 @@ func (n *Network) setDefaults() {
 // Values are the network as the engine computes with it.
 func (n *Network) Values() te.Network {
 	t := n.topology()
-	return te.Network{Topology: t, Classes: n.classes(), Demands: n.matrix(), Routing: n.installed(t)}
+	return te.Network{Topology: t, Classes: n.classes(), Groups: n.groups(), Demands: n.matrix(), Routing: n.installed(t)}
 }
 
 func (n *Network) topology() (t te.Topology) {
@@ -271,7 +280,14 @@ func bits(numbers []uint8) (affinity uint32) {
 func (n *Network) classes() (list []te.Class) {
 	for _, c := range n.Classes {
 		list = append(list, te.Class{Color: c.Color, Name: c.Name, Priority: c.Priority, MaxDelay: time.Duration(c.MaxDelay),
-			Exclude: bits(c.Exclude), IncludeAny: bits(c.IncludeAny), MaxLists: c.MaxLists, Disjoint: c.Disjoint, DelayConstraint: c.DelayConstraint})
+			Exclude: bits(c.Exclude), IncludeAny: bits(c.IncludeAny), MaxLists: c.MaxLists, Disjoint: c.Disjoint, Standby: c.Standby, DelayConstraint: c.DelayConstraint})
+	}
+	return list
+}
+
+func (n *Network) groups() (list []te.Group) {
+	for _, g := range n.Groups {
+		list = append(list, te.Group(g))
 	}
 	return list
 }

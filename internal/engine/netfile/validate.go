@@ -68,6 +68,9 @@ func (n *Network) validate() error {
 	for i, v := range n.Classes {
 		c.checkClass(fmt.Sprintf("classes[%d]", i), v)
 	}
+	for i, v := range n.Groups {
+		c.checkGroup(fmt.Sprintf("groups[%d]", i), v, n.Classes)
+	}
 	for i, d := range n.Demands {
 		at := fmt.Sprintf("demands[%d]", i)
 		c.checkKey(at, d.Headend, d.Endpoint)
@@ -195,14 +198,37 @@ func (c *checker) checkClass(at string, v Class) {
 		c.add(at+".max_lists", "give 1 to 8, or leave it out", "is %d", v.MaxLists)
 	}
 	c.fields(at, v.DelayConstraint.Check())
-	switch v.Disjoint {
-	case "":
-	case te.DisjointByLink, te.DisjointByNode, te.DisjointBySRLG:
-		if v.MaxLists == 1 {
-			c.add(at+".max_lists", "give 2 or more, or remove disjoint", "is 1, and disjoint asks for two lists")
+	c.disjoint(at+".disjoint", v.Disjoint, "give link, node or srlg, or leave it out", "")
+	c.disjoint(at+".standby", v.Standby, "give link, node or srlg, or leave it out", "")
+	if v.Disjoint != "" && v.MaxLists == 1 {
+		c.add(at+".max_lists", "give 2 or more, or remove disjoint", "is 1, and disjoint asks for two lists")
+	}
+}
+
+// disjoint refuses what is no kind of it.
+func (c *checker) disjoint(field string, v te.Disjoint, fix string, also ...te.Disjoint) {
+	if !slices.Contains(append(also, te.DisjointByLink, te.DisjointByNode, te.DisjointBySRLG), v) {
+		c.add(field, fix, "is %q", v)
+	}
+}
+
+func (c *checker) checkGroup(at string, g Group, classes []Class) {
+	c.fields(at, srv6.CheckName("name", g.Name))
+	c.once(at, "group "+g.Name)
+	c.disjoint(at+".disjoint", g.Disjoint, "give link, node or srlg")
+	priorities := map[int]bool{}
+	for i, d := range g.Demands {
+		field := fmt.Sprintf("%s.demands[%d]", at, i)
+		c.checkKey(field, d.Headend, d.Endpoint)
+		c.once(field, fmt.Sprintf("demand %s of group %s", d.Name(), g.Name))
+		priority := 0
+		if class := slices.IndexFunc(classes, func(v Class) bool { return v.Color == d.Color }); class >= 0 {
+			priority = classes[class].Priority
 		}
-	default:
-		c.add(at+".disjoint", "give link, node or srlg, or leave it out", "is %q", v.Disjoint)
+		priorities[priority] = true
+	}
+	if len(priorities) > 1 {
+		c.add(at+".demands", "give their classes one priority", "have different priorities: the higher one would be placed without regard to the lower one")
 	}
 }
 

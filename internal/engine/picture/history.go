@@ -214,7 +214,7 @@ func (h *History) Page(title string) Page {
 		p.Demands = append(p.Demands, Demand{d.Demand, h.shown(d.Paths, picks)})
 	}
 	slices.SortFunc(p.Demands, func(a, b Demand) int {
-		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(Name(a.Key), Name(b.Key)))
+		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(a.Name(), b.Name()))
 	})
 	return p
 }

@@ -145,7 +145,7 @@ func Write(to io.Writer, p Page) error {
 func (p *Page) controls(w *writer) {
 	w.add(`<div class="controls" hidden><label>demand <select id="demand"><option value="">none</option>`)
 	for i, d := range p.Demands {
-		w.add(`<option value="%d">%s</option>`, i, Name(d.Key))
+		w.add(`<option value="%d">%s</option>`, i, d.Name())
 	}
 	w.add(`</select></label>`)
 	if n := len(p.Frames); n > 1 {
@@ -172,14 +172,6 @@ func (p *Page) last() []float32 {
 		return p.Frames[n-1].Used
 	}
 	return nil
-}
-
-// Name is what a demand is called: HEADEND:ENDPOINT, with :COLOR where it is not 0.
-func Name(k te.Key) string {
-	if k.Color == 0 {
-		return k.Headend + ":" + k.Endpoint
-	}
-	return fmt.Sprintf("%s:%s:%d", k.Headend, k.Endpoint, k.Color)
 }
 
 // used is a utilisation in words.

@@ -222,8 +222,8 @@ func TestHistory(t *testing.T) {
 	for _, v := range d.Paths {
 		froms = append(froms, v.From)
 	}
-	if Name(d.Key) != "r1:r8" || fmt.Sprint(froms) != "[0 20]" || d.Paths[0].Lists != "the IGP's way" {
-		t.Errorf("paths of %s from %v: %+v", Name(d.Key), froms, d.Paths)
+	if d.Name() != "r1:r8" || fmt.Sprint(froms) != "[0 20]" || d.Paths[0].Lists != "the IGP's way" {
+		t.Errorf("paths of %s from %v: %+v", d.Name(), froms, d.Paths)
 	}
 	// A round without a network, or of one that has no demand any more.
 	var h History
@@ -271,7 +271,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	for _, d := range p.Demands {
 		for i, v := range d.Paths {
 			if v.From < 0 || v.From >= len(p.Frames) || i > 0 && v.From <= d.Paths[i-1].From {
-				t.Fatalf("paths of %s from %+v", Name(d.Key), d.Paths)
+				t.Fatalf("paths of %s from %+v", d.Name(), d.Paths)
 			}
 		}
 	}

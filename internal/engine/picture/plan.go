@@ -59,7 +59,7 @@ func planFacts(p *engine.Plan) [][2]string {
 		facts = append(facts, [2]string{"steps", fmt.Sprintf("%d; a link can fill to %s, because packets that lead nowhere get a path first", p.Steps, change.Percent(p.Overload))})
 	}
 	for _, v := range p.Problems {
-		facts = append(facts, [2]string{"problem", Name(v.Key) + ": " + v.Why})
+		facts = append(facts, [2]string{"problem", v.Name() + ": " + v.Why})
 	}
 	return facts
 }
@@ -67,7 +67,7 @@ func planFacts(p *engine.Plan) [][2]string {
 func moves(p *engine.Plan) Table {
 	t := Table{Title: "Demands that change", Head: []string{"step", "demand", "rate", "now", "then", "leaves"}}
 	for _, m := range p.Moves {
-		t.Rows = append(t.Rows, []string{fmt.Sprint(m.Step), Name(m.Key), netfile.Rate(m.Rate).String(), m.Now, m.Then, m.Away})
+		t.Rows = append(t.Rows, []string{fmt.Sprint(m.Step), m.Name(), netfile.Rate(m.Rate).String(), m.Now, m.Then, m.Away})
 	}
 	return t
 }

@@ -60,7 +60,7 @@ func (p *Page) demands(w *writer) {
 		if n := len(d.Paths); n > 0 {
 			path = d.Paths[n-1].Lists
 		}
-		t.Rows = append(t.Rows, []string{Name(d.Key), netfile.Rate(d.Rate).String(), path})
+		t.Rows = append(t.Rows, []string{d.Name(), netfile.Rate(d.Rate).String(), path})
 	}
 	w.table(t)
 	w.add(`<section id="paths" hidden><h2>Paths of <span id="of"></span></h2><div class="scroll"><table><thead><tr><th scope="col">from</th><th scope="col">path</th></tr></thead><tbody></tbody></table></div></section>`)

@@ -156,9 +156,9 @@ func one(ctx context.Context, n te.Network, f Failure) (Outcome, error) {
 		l := n.Topology.Links[link]
 		o.Link = l.From + "-" + l.To
 	}
-	r, err := optimize.Solve(ctx, g, n.Classes, left, optimize.Options{})
+	r, err := optimize.Solve(ctx, g, n.Classes, left, optimize.Options{Groups: n.Groups})
 	o.Repaired, o.Bound = r.Utilisation, r.Bound
-	together := g.Together(n.Classes, left, r.Routing)
+	together := g.Together(n.Classes, n.Groups, left, r.Routing)
 	for _, d := range left {
 		if together[d.Key] != nil {
 			o.Together = append(o.Together, d.Key)

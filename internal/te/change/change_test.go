@@ -59,7 +59,7 @@ func TestMust(t *testing.T) {
 	g, demands, wanted := problem(t, 1, 0.9)
 	must := map[te.Key]bool{}
 	for _, d := range demands {
-		if lists, has := wanted[d.Key]; has && !same(lists, nil) && len(must) < 3 {
+		if lists, has := wanted[d.Key]; has && !same(lists, orIGP(nil)) && len(must) < 3 {
 			must[d.Key] = true
 		}
 	}
@@ -112,7 +112,7 @@ func TestSteps(t *testing.T) {
 		}
 		now := te.Routing{}
 		limit := max(1, fullest(g, demands, now), fullest(g, demands, wanted)) * 1.0001
-		before, by := now, Steps(g, demands, now, wanted, moves, nil)
+		before, by := now, Steps(g, demands, now, wanted, moves, nil, nil)
 		steps := by.Steps
 		if by.Overload != 0 || len(by.Moves) == 0 || len(by.Moves)+len(by.Left) != len(moves) {
 			t.Errorf("seed %d: overload %v, %d changes, %d left of %d", seed, by.Overload, len(by.Moves), len(by.Left), len(moves))
@@ -173,22 +173,21 @@ func TestStepsKeepListsApart(t *testing.T) {
 	for _, d := range demands {
 		moves = append(moves, d.Key)
 	}
-	before := len(g.Together(classes, demands, now.Routing))
-	steps := Steps(g, demands, now.Routing, wanted.Routing, moves, nil).Steps
+	before := len(g.Together(classes, nil, demands, now.Routing))
+	steps := Steps(g, demands, now.Routing, wanted.Routing, moves, nil, nil).Steps
 	if len(steps) < 2 {
 		t.Errorf("%d steps: want some between the first and the last", len(steps))
 	}
 	routing := now.Routing
 	for i, s := range steps {
-		if routing = Apply(routing, s); len(g.Together(classes, demands, routing)) > before {
-			t.Errorf("after step %d: %v", i+1, g.Together(classes, demands, routing))
+		if routing = Apply(routing, s); len(g.Together(classes, nil, demands, routing)) > before {
+			t.Errorf("after step %d: %v", i+1, g.Together(classes, nil, demands, routing))
 		}
 	}
 }
 
-// Two demands that want each other's full links cannot change places without a third way;
-// in parts they can, as far as links have room.
-func TestSwap(t *testing.T) {
+// diamond is two equal ways from a to d, by b and by c.
+func diamond() *graph.Graph {
 	var topology te.Topology
 	for _, name := range []string{"a", "b", "c", "d"} {
 		topology.Nodes = append(topology.Nodes, te.Node{Name: name})
@@ -196,10 +195,18 @@ func TestSwap(t *testing.T) {
 	for _, l := range [][2]string{{"a", "b"}, {"b", "d"}, {"a", "c"}, {"c", "d"}} {
 		topology.Links = append(topology.Links, te.Link{From: l[0], To: l[1], Metric: 1, Capacity: 1e9}, te.Link{From: l[1], To: l[0], Metric: 1, Capacity: 1e9})
 	}
-	by := func(node string) []te.List {
-		return []te.List{{Weight: 1, Waypoints: []te.Waypoint{{Node: node}}}}
-	}
-	key := func(color uint32) te.Key { return te.Key{Headend: "a", Endpoint: "d", Color: color} }
+	return graph.New(topology, graph.Without{})
+}
+
+func by(node string) []te.List {
+	return []te.List{{Weight: 1, Waypoints: []te.Waypoint{{Node: node}}}}
+}
+
+func key(color uint32) te.Key { return te.Key{Headend: "a", Endpoint: "d", Color: color} }
+
+// Two demands that want each other's full links cannot change places without a third way;
+// in parts they can, as far as links have room.
+func TestSwap(t *testing.T) {
 	now, wanted := te.Routing{key(1): by("b"), key(2): by("c")}, te.Routing{key(1): by("c"), key(2): by("b")}
 	for _, tt := range []struct {
 		rate     float64
@@ -215,11 +222,50 @@ func TestSwap(t *testing.T) {
 		{1e9, true, 2, 2, 2},     // packets that lead nowhere go first, and the other one follows
 	} {
 		demands := []te.Demand{{Key: key(1), Rate: tt.rate}, {Key: key(2), Rate: tt.rate}}
-		g := graph.New(topology, graph.Without{})
-		by := Steps(g, demands, now, wanted, []te.Key{key(1), key(2)}, map[te.Key]bool{key(1): tt.lost})
-		if len(by.Steps) != tt.steps || by.Overload != tt.overload || len(by.Moves) != tt.moves || len(by.Left) != 2-tt.moves {
-			t.Errorf("at %v bit/s: %d steps: %+v", tt.rate, len(by.Steps), by)
+		s := Steps(diamond(), demands, now, wanted, []te.Key{key(1), key(2)}, map[te.Key]bool{key(1): tt.lost}, nil)
+		if len(s.Steps) != tt.steps || s.Overload != tt.overload || len(s.Moves) != tt.moves || len(s.Left) != 2-tt.moves {
+			t.Errorf("at %v bit/s: %d steps: %+v", tt.rate, len(s.Steps), s)
 		}
+	}
+}
+
+// The demands of a group change as one, or none does.
+func TestGroupsChangeAsOne(t *testing.T) {
+	g, demands, wanted := problem(t, 1, 0.9)
+	few := Choose(g, demands, nil, wanted, Options{Most: 5})
+	first := few.Moves[0]
+	group := te.Group{Demands: []te.Key{{Headend: "nobody"}, first}}
+	for _, d := range demands {
+		if _, has := wanted[d.Key]; has && !same(wanted[d.Key], orIGP(nil)) && !slices.Contains(few.Moves, d.Key) && len(group.Demands) < 4 {
+			group.Demands = append(group.Demands, d.Key)
+		}
+	}
+	for _, must := range []map[te.Key]bool{nil, {group.Demands[3]: true}} {
+		c := Choose(g, demands, nil, wanted, Options{Most: 5, Groups: []te.Group{group}, Must: must})
+		for _, key := range group.Demands[1:] {
+			if !slices.Contains(c.Moves, key) || !same(c.Routing[key], wanted[key]) {
+				t.Errorf("%v does not change with its group: %v", key, c.Moves)
+			}
+		}
+		if u := fullest(g, demands, c.Routing); u < c.Then*0.999 || u > c.Then*1.001 {
+			t.Errorf("it says %v, and is %v", c.Then, u)
+		}
+	}
+}
+
+// Where one of a group has no room to change, the others keep their lists, too.
+func TestGroupsAreLeftAsOne(t *testing.T) {
+	now := te.Routing{key(1): by("b"), key(2): by("c"), key(3): by("b")}
+	wanted := te.Routing{key(1): by("c"), key(2): by("b"), key(3): by("c")}
+	demands := []te.Demand{{Key: key(1), Rate: 1e9}, {Key: key(2), Rate: 1e9}, {Key: key(3)}}
+	moves := []te.Key{key(1), key(2), key(3)}
+	group := []te.Group{{Demands: []te.Key{key(1), key(3)}}}
+	g := diamond()
+	if s := Steps(g, demands, now, wanted, moves, nil, nil); len(s.Moves) != 1 || len(s.Left) != 2 {
+		t.Errorf("without a group: %+v", s)
+	}
+	if s := Steps(g, demands, now, wanted, moves, nil, group); len(s.Moves) != 0 || len(s.Left) != 3 {
+		t.Errorf("with it: %+v", s)
 	}
 }
 

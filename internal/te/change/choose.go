@@ -25,6 +25,8 @@ type Options struct {
 	Most int
 	// Must are demands whose installed lists lead nowhere, or are not what their class asks for.
 	Must map[te.Key]bool
+	// Groups change as one: the new lists of one may be in the way of another's old ones.
+	Groups []te.Group
 }
 
 // Choice is the demands that change.
@@ -43,6 +45,7 @@ type Choice struct {
 func Choose(g *graph.Graph, demands []te.Demand, now, wanted te.Routing, o Options) Choice {
 	o.Gain, o.Most = cmp.Or(o.Gain, 0.05), cmp.Or(o.Most, 20)
 	c := newChooser(g, demands, now, wanted)
+	c.join(o.Groups)
 	_, before := g.Fullest(c.loads)
 	enough := max(o.Aim, c.all()*(1+1e-3))
 	moves := c.moveAll(o)
@@ -58,7 +61,7 @@ func Choose(g *graph.Graph, demands []te.Demand, now, wanted te.Routing, o Optio
 		}
 	}
 	if len(moves) > 0 && o.Must[moves[0]] {
-		why = "installed lists lead nowhere, take longer than their class allows, or fail together; " + why
+		why = "installed lists lead nowhere, take longer than their class allows, fail together, or leave no standby; " + why
 	}
 	routing := now
 	if len(moves) > 0 {
@@ -106,8 +109,7 @@ func (c *Choice) word() string {
 func (c *chooser) moveAll(o Options) (moves []te.Key) {
 	for i, d := range c.demands {
 		if o.Must[d.Key] && c.new[i] != nil && len(moves) < o.Most {
-			c.move(i)
-			moves = append(moves, d.Key)
+			moves = append(moves, c.move(i)...)
 		}
 	}
 	return moves
@@ -124,8 +126,7 @@ func (c *chooser) lower(most int, enough float64) (moves []te.Key, then float64)
 		if i < 0 {
 			break
 		}
-		c.move(i)
-		moves = append(moves, c.demands[i].Key)
+		moves = append(moves, c.move(i)...)
 		if _, u := c.g.Fullest(c.loads); u < then*(1-worth*float64(len(moves)-best)) {
 			then, best = u, len(moves)
 		}
@@ -145,7 +146,36 @@ type chooser struct {
 	demands  []te.Demand
 	old, new []map[int]float64 // what a demand puts on links, in bit/s, before and after; nil: it does not change
 	loads    []float64
-	fullest  float64 // utilisation at the beginning
+	fullest  float64       // utilisation at the beginning
+	with     map[int][]int // by demand: the others of its groups
+}
+
+// join has the demands of a group change as one.
+func (c *chooser) join(groups []te.Group) {
+	at := map[te.Key]int{}
+	for i, d := range c.demands {
+		at[d.Key] = i
+	}
+	c.with = map[int][]int{}
+	for key, others := range companions(groups) {
+		for _, other := range others {
+			i, has := at[key]
+			if j, also := at[other]; has && also {
+				c.with[i] = append(c.with[i], j)
+			}
+		}
+	}
+}
+
+// companions are the others of each demand's groups.
+func companions(groups []te.Group) map[te.Key][]te.Key {
+	with := map[te.Key][]te.Key{}
+	for _, group := range groups {
+		for _, key := range group.Demands {
+			with[key] = append(with[key], group.Demands...)
+		}
+	}
+	return with
 }
 
 func newChooser(g *graph.Graph, demands []te.Demand, now, wanted te.Routing) *chooser {
@@ -154,12 +184,20 @@ func newChooser(g *graph.Graph, demands []te.Demand, now, wanted te.Routing) *ch
 	for i, d := range demands {
 		old := on(flows, d, now[d.Key])
 		add(c.loads, old, 1)
-		if lists, has := wanted[d.Key]; has && !same(lists, now[d.Key]) {
+		if lists, has := wanted[d.Key]; has && !same(lists, orIGP(now[d.Key])) {
 			c.old[i], c.new[i] = old, on(flows, d, lists)
 		}
 	}
 	_, c.fullest = g.Fullest(c.loads)
 	return c
+}
+
+// orIGP are lists, or that of a demand without any.
+func orIGP(lists []te.List) []te.List {
+	if len(lists) == 0 {
+		return []te.List{{Weight: 1}}
+	}
+	return lists
 }
 
 // on is what a demand puts on links, in bit/s.
@@ -224,9 +262,17 @@ func (c *chooser) best() (best int) {
 	return best
 }
 
-// move does a demand's change.
-func (c *chooser) move(i int) {
+// move does the changes of a demand, and of those that change with it.
+func (c *chooser) move(i int) (moves []te.Key) {
+	if c.new[i] == nil {
+		return nil
+	}
 	add(c.loads, c.old[i], -1)
 	add(c.loads, c.new[i], 1)
 	c.new[i], c.old[i] = nil, nil
+	moves = append(moves, c.demands[i].Key)
+	for _, other := range c.with[i] {
+		moves = append(moves, c.move(other)...)
+	}
+	return moves
 }

@@ -33,10 +33,11 @@ type Sequence struct {
 
 // Steps leads from one routing to another so that no link carries more than it can, or, where
 // it does before or after, than then. A demand may change in parts: then it has old and new
-// lists for a step. Demands for which there is no such way keep their lists, except those that are
-// lost: of these packets lead nowhere, which is worse than a link that is full.
-func Steps(g *graph.Graph, demands []te.Demand, now, wanted te.Routing, moves []te.Key, lost map[te.Key]bool) Sequence {
-	s := Sequence{Moves: moves}
+// lists for a step. Demands for which there is no such way keep their lists, and so do the others of
+// their groups, except those that are lost: of these packets lead nowhere, which is worse than a link
+// that is full.
+func Steps(g *graph.Graph, demands []te.Demand, now, wanted te.Routing, moves []te.Key, lost map[te.Key]bool, groups []te.Group) Sequence {
+	s, with := Sequence{Moves: moves}, companions(groups)
 	for {
 		p := newPlanner(g, demands, now, wanted, s.Moves)
 		if s.Steps, s.Overload = p.steps(lost); len(p.open) == 0 {
@@ -45,8 +46,12 @@ func Steps(g *graph.Graph, demands []te.Demand, now, wanted te.Routing, moves []
 		// What has found room may have done so because others were to leave.
 		left := map[te.Key]bool{}
 		for _, m := range p.open {
-			left[m.demand.Key] = true
-			s.Left = append(s.Left, m.demand.Key)
+			for _, key := range append(with[m.demand.Key], m.demand.Key) {
+				if !left[key] && !lost[key] && slices.Contains(s.Moves, key) {
+					left[key] = true
+					s.Left = append(s.Left, key)
+				}
+			}
 		}
 		s.Moves = slices.DeleteFunc(slices.Clone(s.Moves), func(key te.Key) bool { return left[key] })
 	}
@@ -161,11 +166,7 @@ func (m *moving) after(done int) ([]te.List, bool) {
 	if done == parts {
 		return m.to, true
 	}
-	old, new := m.from, m.to
-	if len(old) == 0 {
-		old = []te.List{{Weight: 1}} // the IGP's way
-	}
-	old, new = brief(old), brief(new)
+	old, new := brief(orIGP(m.from)), brief(m.to)
 	lists := lowest(append(scaled(old, parts-done, total(new)), scaled(new, done, total(old))...))
 	return lists, len(lists) <= srpolicy.MaxSegmentLists
 }

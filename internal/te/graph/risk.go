@@ -54,19 +54,36 @@ func (g *Graph) Risks(d te.Disjoint) *Risks {
 // Empty is a set without risks.
 func (r *Risks) Empty() RiskSet { return make(RiskSet, (len(r.names)+63)/64) }
 
-// Add adds the risks of a link that a flow between two nodes takes. The nodes themselves are none.
-func (r *Risks) Add(set RiskSet, link, from, to int) {
+// Add adds the risks of a link.
+func (r *Risks) Add(set RiskSet, link int) {
 	for _, risk := range r.of[link] {
-		set[risk/64] |= 1 << (risk % 64)
+		set.add(risk)
 	}
-	if r.nodes < 0 {
-		return
+	if r.nodes >= 0 {
+		set.add(r.nodes + r.g.ends[link][0])
+		set.add(r.nodes + r.g.ends[link][1])
 	}
-	for _, node := range r.g.ends[link] {
-		if risk := r.nodes + node; node != from && node != to {
-			set[risk/64] |= 1 << (risk % 64)
+}
+
+// Ends are the risks of nodes that a demand begins and ends at: its lists cannot do without them.
+func (r *Risks) Ends(from, to int) RiskSet {
+	set := r.Empty()
+	if r.nodes >= 0 {
+		set.add(r.nodes + from)
+		set.add(r.nodes + to)
+	}
+	return set
+}
+
+// On are the risks of the ways of lists, together.
+func (r *Risks) On(ways ...Way) RiskSet {
+	set := r.Empty()
+	for _, w := range ways {
+		for _, s := range w.Shares {
+			r.Add(set, int(s.Link))
 		}
 	}
+	return set
 }
 
 // Names are those of the risks in a set.
@@ -79,6 +96,8 @@ func (r *Risks) Names(set RiskSet) (names []string) {
 	return names
 }
 
+func (s RiskSet) add(risk int) { s[risk/64] |= 1 << (risk % 64) }
+
 // And are the risks that two sets have in common.
 func (s RiskSet) And(other RiskSet) RiskSet {
 	both := make(RiskSet, len(s))
@@ -88,46 +107,104 @@ func (s RiskSet) And(other RiskSet) RiskSet {
 	return both
 }
 
-// Common is how many risks two sets have in common.
-func (s RiskSet) Common(other RiskSet) (n int) {
+// Or are the risks of both sets.
+func (s RiskSet) Or(other RiskSet) RiskSet {
+	all := make(RiskSet, len(s))
 	for i := range s {
-		n += bits.OnesCount64(s[i] & other[i])
+		all[i] = s[i] | other[i]
+	}
+	return all
+}
+
+// Less are the risks that another set does not have.
+func (s RiskSet) Less(other RiskSet) RiskSet {
+	rest := make(RiskSet, len(s))
+	for i := range s {
+		rest[i] = s[i] &^ other[i]
+	}
+	return rest
+}
+
+// Common is how many risks two sets have in common, but for those of a third one.
+func (s RiskSet) Common(other, but RiskSet) (n int) {
+	for i := range s {
+		n += bits.OnesCount64(s[i] & other[i] &^ but[i])
 	}
 	return n
 }
 
-// Together are the demands whose class asks for disjoint lists, and of which one failure takes all
-// lists, with what fails then. Demands without a path are none.
-func (g *Graph) Together(classes []te.Class, demands []te.Demand, routing te.Routing) map[te.Key][]string {
-	kinds, risks := map[uint32]te.Disjoint{}, map[te.Disjoint]*Risks{}
+// Together are the demands that fail together although they must not, with what fails then: those
+// whose class asks for disjoint lists, and of which one failure takes all, and those of which one
+// failure takes lists of another in their group. Demands without a path are none.
+func (g *Graph) Together(classes []te.Class, groups []te.Group, demands []te.Demand, routing te.Routing) map[te.Key][]string {
+	t := together{g: g, flows: g.Flows(), routing: routing, risks: map[te.Disjoint]*Risks{}}
+	out, there := map[te.Key][]string{}, map[te.Key]bool{}
+	kinds := map[uint32]te.Disjoint{}
 	for _, c := range classes {
-		if kinds[c.Color] = c.Disjoint; c.Disjoint != "" && risks[c.Disjoint] == nil {
-			risks[c.Disjoint] = g.Risks(c.Disjoint)
+		kinds[c.Color] = c.Disjoint
+	}
+	for _, d := range demands {
+		there[d.Key] = true
+		if kind := kinds[d.Color]; kind != "" {
+			if names := t.alone(kind, d.Key); len(names) > 0 {
+				out[d.Key] = names
+			}
 		}
 	}
-	flows, out := g.Flows(), map[te.Key][]string{}
-	for _, d := range demands {
-		r := risks[kinds[d.Color]]
-		if r == nil {
-			continue
-		}
-		ways, _, _ := flows.Ways(d.Key, routing[d.Key])
-		from, _ := g.Node(d.Headend)
-		to, _ := g.Node(d.Endpoint)
-		var all RiskSet
-		for _, w := range ways {
-			set := r.Empty()
-			for _, s := range w.Shares {
-				r.Add(set, int(s.Link), from, to)
+	for _, group := range groups {
+		for i, a := range group.Demands {
+			for _, b := range group.Demands[:i] {
+				if !there[a] || !there[b] {
+					continue
+				}
+				if names := t.both(group.Disjoint, a, b); len(names) > 0 {
+					out[a], out[b] = append(out[a], names...), append(out[b], names...)
+				}
 			}
-			if all == nil {
-				all = set
-			}
-			all = all.And(set)
-		}
-		if names := r.Names(all); all != nil && len(names) > 0 {
-			out[d.Key] = names
 		}
 	}
 	return out
+}
+
+// together finds what lists have in common.
+type together struct {
+	g       *Graph
+	flows   *Flows
+	routing te.Routing
+	risks   map[te.Disjoint]*Risks
+}
+
+func (t *together) of(kind te.Disjoint) *Risks {
+	if t.risks[kind] == nil {
+		t.risks[kind] = t.g.Risks(kind)
+	}
+	return t.risks[kind]
+}
+
+// alone is what all lists of a demand have in common.
+func (t *together) alone(kind te.Disjoint, key te.Key) []string {
+	r := t.of(kind)
+	ways, _, _ := t.flows.Ways(key, t.routing[key])
+	if len(ways) == 0 {
+		return nil
+	}
+	all := r.On(ways[0])
+	for _, w := range ways[1:] {
+		all = all.And(r.On(w))
+	}
+	return r.Names(all.Less(t.ends(r, key)))
+}
+
+// both is what lists of two demands have in common.
+func (t *together) both(kind te.Disjoint, a, b te.Key) []string {
+	r := t.of(kind)
+	first, _, _ := t.flows.Ways(a, t.routing[a])
+	second, _, _ := t.flows.Ways(b, t.routing[b])
+	return r.Names(r.On(first...).And(r.On(second...)).Less(t.ends(r, a).And(t.ends(r, b))))
+}
+
+func (t *together) ends(r *Risks, key te.Key) RiskSet {
+	from, _ := t.g.Node(key.Headend)
+	to, _ := t.g.Node(key.Endpoint)
+	return r.Ends(from, to)
 }

@@ -51,19 +51,25 @@ func disjoint(a, b map[string]bool) bool {
 	return true
 }
 
-func judge(g *graph.Graph, d te.Demand, kind te.Disjoint) (out brute) {
-	out.best = math.Inf(1)
-	lists := []te.List{{}}
+// every is all lists that a headend can have.
+func every(g *graph.Graph, headend string) []te.List {
+	lists := []te.List{{Weight: 1}}
 	for _, n := range g.Topology.Nodes {
-		if n.Name != d.Headend {
-			lists = append(lists, te.List{Waypoints: []te.Waypoint{{Node: n.Name}}})
+		if n.Name != headend {
+			lists = append(lists, te.List{Weight: 1, Waypoints: []te.Waypoint{{Node: n.Name}}})
 		}
 	}
 	for i, l := range g.Topology.Links {
-		if l.SID.IsValid() && l.From != d.Headend {
-			lists = append(lists, te.List{Waypoints: []te.Waypoint{{Node: l.From, Link: i + 1}}})
+		if l.SID.IsValid() && l.From != headend {
+			lists = append(lists, te.List{Weight: 1, Waypoints: []te.Waypoint{{Node: l.From, Link: i + 1}}})
 		}
 	}
+	return lists
+}
+
+func judge(g *graph.Graph, d te.Demand, kind te.Disjoint) (out brute) {
+	out.best = math.Inf(1)
+	lists := every(g, d.Headend)
 	var sets []map[string]bool
 	var room []float64 // bit/s at a utilisation of 1
 	for _, l := range lists {
@@ -120,7 +126,7 @@ func TestDisjointAgainstAllPairs(t *testing.T) {
 				if apart != want.possible || want.possible != (len(r.Problems) == 0) {
 					t.Errorf("seed %d, %s, %v: %v are disjoint: %v, possible: %v; %v", seed, kind, d.Key, lists, apart, want.possible, r.Problems)
 				}
-				if together := g.Together([]te.Class{{Disjoint: kind}}, []te.Demand{d}, r.Routing); apart && len(together) > 0 {
+				if together := g.Together([]te.Class{{Disjoint: kind}}, nil, []te.Demand{d}, r.Routing); apart && len(together) > 0 {
 					t.Errorf("seed %d, %s, %v: %v, and %v fails all lists", seed, kind, d.Key, lists, together)
 				}
 				if !want.possible {
@@ -170,7 +176,7 @@ func TestDisjointTogether(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if together := g.Together(classes, demands, r.Routing); len(together) != len(r.Problems) {
+	if together := g.Together(classes, nil, demands, r.Routing); len(together) != len(r.Problems) {
 		t.Errorf("%d demands fail together, and %d problems are said: %v", len(together), len(r.Problems), r.Problems)
 	}
 	for _, d := range demands {

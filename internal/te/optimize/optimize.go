@@ -29,6 +29,8 @@ type Options struct {
 	// Target is the largest utilisation that is no trouble: below it lists are chosen by
 	// delay alone. 0: none is.
 	Target float64
+	// Groups have demands that must be disjoint from each other.
+	Groups []te.Group
 	// Fixed has demands that keep these lists.
 	Fixed te.Routing
 	// Progress is called now and then, by the goroutine of Solve; nil: by nobody.
@@ -83,6 +85,7 @@ func Solve(ctx context.Context, g *graph.Graph, classes []te.Class, demands []te
 		return Result{}, err
 	}
 	s.prepare()
+	s.absent(demands)
 	for _, r := range s.rounds(classes, demands) {
 		if err := s.place(ctx, r); err != nil {
 			return Result{}, err
@@ -103,12 +106,13 @@ type solver struct {
 	shares *pairs
 	into   [][]int32 // by node: links with a SID that lead into it
 	links  int       // how many have a SID
+	byKind map[te.Disjoint]*graph.Risks
 	// random has links cost random numbers, and delays their delay.
 	random, delays *tariff
 }
 
 func newSolver(g *graph.Graph, o Options) *solver {
-	return &solver{g: g, options: o, result: Result{Routing: te.Routing{}, Loads: make([]float64, len(g.Topology.Links))}}
+	return &solver{g: g, options: o, byKind: map[te.Disjoint]*graph.Risks{}, result: Result{Routing: te.Routing{}, Loads: make([]float64, len(g.Topology.Links))}}
 }
 
 // prepare computes what all priorities share.

@@ -63,8 +63,17 @@ func words(r Result, demands []te.Demand) string {
 	return strings.Join(all, "; ")
 }
 
-func TestSolve(t *testing.T) {
+// pair has demands that must be disjoint from each other.
+func pair(kind te.Disjoint, demands ...te.Demand) []te.Group {
+	g := te.Group{Name: "pair", Disjoint: kind}
+	for _, d := range demands {
+		g.Demands = append(g.Demands, d.Key)
+	}
+	return []te.Group{g}
+}
 
+func TestSolve(t *testing.T) {
+	red, blue, far := demand("a", "d", 7, 5e8), demand("a", "d", 8, 5e8), demand("a", "e", 8, 5e8)
 	for name, tt := range map[string]struct {
 		classes     []te.Class
 		demands     []te.Demand
@@ -103,6 +112,32 @@ func TestSolve(t *testing.T) {
 			want:   "a>d 49, 1 by c", utilisation: 0.49, problems: []string{"no two lists are disjoint by srlg: all have SRLG 9 in common"}},
 		"disjoint, and delay leaves one": {classes: []te.Class{{Color: 7, Disjoint: te.DisjointByLink, MaxDelay: 3 * time.Millisecond}}, demands: []te.Demand{demand("a", "d", 7, 5e8)},
 			want: "a>d 50", utilisation: 0.5, problems: []string{"no two lists are disjoint by link: all have link a-b, link b-d in common"}},
+		"a group": {demands: []te.Demand{red, blue}, options: Options{Groups: pair(te.DisjointByNode, red, blue)}, want: "a>d 50; a>d 50 by c", utilisation: 0.5},
+		"a group, and what only one of it takes": {demands: []te.Demand{red, far}, options: Options{Groups: pair(te.DisjointByLink, red, far)},
+			want: "a>d 50; a>e 50 by c", utilisation: 0.5},
+		"a group, and d is no end of both": {demands: []te.Demand{red, far}, options: Options{Groups: pair(te.DisjointByNode, red, far)},
+			want: "a>d 50; a>e 50 by c", utilisation: 0.5, problems: []string{
+				"group pair: no lists are disjoint by node from those of a:e:8: those that share least have node d in common",
+				"group pair: no lists are disjoint by node from those of a:d:7: those that share least have node d in common"}},
+		"a group of which one stays on the quick way": {demands: []te.Demand{red, blue}, options: Options{Groups: pair(te.DisjointByLink, red, blue), Target: 1.1, Fixed: te.Routing{red.Key: {{Weight: 1}}}},
+			want: "a>d 1; a>d 50 by c", utilisation: 0.5},
+		"a group of which one stays": {demands: []te.Demand{red, blue}, options: Options{Groups: pair(te.DisjointByLink, red, blue), Fixed: te.Routing{red.Key: {{Weight: 1, Waypoints: []te.Waypoint{{Node: "c"}}}}}},
+			want: "a>d 1 by c; a>d 50", utilisation: 0.5},
+		"a group of which one stays on all ways": {demands: []te.Demand{red, blue}, options: Options{Groups: pair(te.DisjointByLink, red, blue), Fixed: te.Routing{red.Key: {{Weight: 1}, {Weight: 1, Waypoints: []te.Waypoint{{Node: "c"}}}}}},
+			want: "a>d 1, 1 by c; a>d 50 by c", utilisation: 0.75, problems: []string{
+				"group pair: no lists are disjoint by link from those of a:d:7, which keeps its lists: those that share least have link a-c, link c-d in common"}},
+		"two groups that have one in common": {demands: []te.Demand{red, blue, far}, options: Options{Groups: append(pair(te.DisjointByLink, red, blue), pair(te.DisjointByLink, red, far)...)},
+			want: "a>d 50; a>d 50 by c; a>e 50 by c", utilisation: 1},
+		"a group with disjoint lists of its own": {classes: []te.Class{{Color: 7, Disjoint: te.DisjointByLink}}, demands: []te.Demand{red, blue}, options: Options{Groups: pair(te.DisjointByLink, red, blue), Target: 0.8},
+			want: "a>d 49, 1 by e; a>d 50 by c", utilisation: 0.5, problems: []string{
+				"no two lists are disjoint by link: those that share least have link a-b, link b-d in common"}},
+		"a group of one that is unknown": {demands: []te.Demand{red}, options: Options{Groups: pair(te.DisjointByLink, red, blue)},
+			want: "a>d 25, 25 by c", utilisation: 0.25, problems: []string{"group pair: there is no such demand, in the file or at a headend"}},
+		"a standby": {classes: []te.Class{{Color: 7, Standby: te.DisjointByLink}}, demands: []te.Demand{red}, options: Options{Target: 0.8}, want: "a>d 50", utilisation: 0.5},
+		"a standby, and the quick way is full": {classes: []te.Class{{Color: 7, Standby: te.DisjointByLink}}, demands: []te.Demand{red, demand("a", "d", 0, 5e8)},
+			options: Options{Target: 0.8, Fixed: te.Routing{{Headend: "a", Endpoint: "d"}: {{Weight: 1}}}}, want: "a>d 50 by c; a>d 1", utilisation: 0.5},
+		"no standby": {classes: []te.Class{{Color: 8, Standby: te.DisjointByLink}}, demands: []te.Demand{far}, options: Options{Target: 0.8}, want: "a>e 50", utilisation: 0.5,
+			problems: []string{"no list is disjoint by link from those in use, for a standby: all have link d-e in common"}},
 		"the higher priority goes first": {classes: []te.Class{{Color: 7, Priority: 2, MaxDelay: 3 * time.Millisecond}, {Color: 8, Priority: 1}},
 			demands: []te.Demand{demand("a", "d", 8, 5e8), demand("a", "d", 7, 5e8)}, want: "a>d 50 by c; a>d 50", utilisation: 0.5},
 		"no path":         {demands: []te.Demand{demand("a", "alone", 0, 5e8)}, want: "a>alone ", problems: []string{"no path leads there"}},

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/te"
-	"github.com/culvert-net/culvert/internal/te/graph"
 )
 
 // suitability says which lists have what a class asks for.
@@ -16,14 +15,10 @@ type suitability struct {
 	// allowed has the links that the class may take, and clear by destination and source the
 	// flows that take no other; nil: it may take all.
 	allowed, clear []bool
-	risks          *graph.Risks // that no two lists share; nil: they may share all
 }
 
 func newSuitability(s *solver, c te.Class) *suitability {
 	u := &suitability{s: s, class: c}
-	if c.Disjoint != "" {
-		u.risks = s.g.Risks(c.Disjoint)
-	}
 	if c.Exclude == 0 && c.IncludeAny == 0 {
 		return u
 	}
