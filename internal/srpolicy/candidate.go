@@ -61,6 +61,9 @@ type Candidate struct {
 type Verdict struct {
 	Path       string `json:"path"` // name; empty: the policy's own segment lists
 	Preference uint32 `json:"preference"`
+	// Originator and Discriminator are those of a path by BGP: its node, and the NLRI's distinguisher.
+	Originator    netip.Addr `json:"originator,omitzero"`
+	Discriminator uint32     `json:"discriminator,omitempty"`
 	Valid      bool   `json:"valid"`
 	Active     bool   `json:"active"`
 	// Protects says that the data path holds the path ready: it takes over by one store.
@@ -172,7 +175,7 @@ func MostLists(sizes []int) int {
 
 // judge finds out whether a candidate path is valid, and which of its lists are.
 func judge(c Candidate, usable func(SegmentList) error, delays map[string]Standing) judged {
-	j := judged{Verdict: Verdict{Path: c.Name, Preference: cmp.Or(c.Preference, DefaultPreference), DelayConstraint: c.DelayConstraint}, of: c}
+	j := judged{Verdict: Verdict{Path: c.Name, Preference: cmp.Or(c.Preference, DefaultPreference), Originator: c.Node, Discriminator: c.Discriminator, DelayConstraint: c.DelayConstraint}, of: c}
 	var reasons []string
 	down := make([]string, len(c.SegmentLists))
 	for i, l := range c.SegmentLists {

@@ -6422,7 +6422,9 @@ type Verdict struct {
 	Protects      bool                   `protobuf:"varint,6,opt,name=protects,proto3" json:"protects,omitempty"`                      // the data path holds it ready: it takes over by one store
 	DelayBound    string                 `protobuf:"bytes,7,opt,name=delay_bound,json=delayBound,proto3" json:"delay_bound,omitempty"` // its own, or the policy's
 	LowestDelay   bool                   `protobuf:"varint,8,opt,name=lowest_delay,json=lowestDelay,proto3" json:"lowest_delay,omitempty"`
-	Late          bool                   `protobuf:"varint,9,opt,name=late,proto3" json:"late,omitempty"` // it is not valid for its delay bound alone
+	Late          bool                   `protobuf:"varint,9,opt,name=late,proto3" json:"late,omitempty"`                    // it is not valid for its delay bound alone
+	Originator    string                 `protobuf:"bytes,10,opt,name=originator,proto3" json:"originator,omitempty"`        // of a path by BGP: its node
+	Discriminator uint32                 `protobuf:"varint,11,opt,name=discriminator,proto3" json:"discriminator,omitempty"` // of a path by BGP: the NLRI's distinguisher
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6518,6 +6520,20 @@ func (x *Verdict) GetLate() bool {
 		return x.Late
 	}
 	return false
+}
+
+func (x *Verdict) GetOriginator() string {
+	if x != nil {
+		return x.Originator
+	}
+	return ""
+}
+
+func (x *Verdict) GetDiscriminator() uint32 {
+	if x != nil {
+		return x.Discriminator
+	}
+	return 0
 }
 
 type CandidatePathStatus struct {
@@ -12937,7 +12953,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\x05Delay\x12\x18\n" +
 	"\aminimum\x18\x01 \x01(\x04R\aminimum\x12\x12\n" +
 	"\x04mean\x18\x02 \x01(\x04R\x04mean\x12\x10\n" +
-	"\x03p99\x18\x03 \x01(\x04R\x03p99\"\xf1\x01\n" +
+	"\x03p99\x18\x03 \x01(\x04R\x03p99\"\xb7\x02\n" +
 	"\aVerdict\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1e\n" +
 	"\n" +
@@ -12950,7 +12966,12 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\vdelay_bound\x18\a \x01(\tR\n" +
 	"delayBound\x12!\n" +
 	"\flowest_delay\x18\b \x01(\bR\vlowestDelay\x12\x12\n" +
-	"\x04late\x18\t \x01(\bR\x04late\"\x93\x01\n" +
+	"\x04late\x18\t \x01(\bR\x04late\x12\x1e\n" +
+	"\n" +
+	"originator\x18\n" +
+	" \x01(\tR\n" +
+	"originator\x12$\n" +
+	"\rdiscriminator\x18\v \x01(\rR\rdiscriminator\"\x93\x01\n" +
 	"\x13CandidatePathStatus\x125\n" +
 	"\bresource\x18\x01 \x01(\v2\x19.culvert.v1.CandidatePathR\bresource\x12\x16\n" +
 	"\x06origin\x18\x02 \x01(\tR\x06origin\x12-\n" +
