@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/bgp"
+	"github.com/culvert-net/culvert/internal/engine/claim"
 	"github.com/culvert-net/culvert/internal/engine/netfile"
 	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/te"
@@ -79,7 +80,8 @@ func (a *app) startEngine(ctx context.Context, file *netfile.Network, nodes map[
 	if err != nil {
 		return nil, nil, err
 	}
-	paths, had := &advertiser{paths: map[pathKey]bgp.Injection{}}, []bgp.Injection(nil)
+	paths := &advertiser{claim: claim.New(b.RouterID, max(time.Duration(b.Restart), 3*time.Duration(file.Engine.Every)), log), paths: map[pathKey]bgp.Injection{}}
+	had := []bgp.Injection(nil)
 	if file.Engine.Write == netfile.WriteBGP {
 		had = adopt(ctx, written(file, headends, paths), min(time.Duration(b.Wait), time.Duration(b.Restart)/2), log)
 	}

@@ -182,7 +182,7 @@ func (k *engineCluster) leaseOf(e netfile.Engine, flag string, log *slog.Logger)
 	case e.Lease.Name == "":
 		return nil, nil
 	case e.Write == netfile.WriteBGP:
-		return nil, cmdline.Usagef("--lease: two engines would advertise the same candidate paths, because engine.write is bgp: run one engine without a lease")
+		return nil, cmdline.Usagef("--lease: engines that write by BGP need none, since one stands by while headends have paths of another: leave it out")
 	}
 	engine, err := k.engine()
 	if err != nil {

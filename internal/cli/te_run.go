@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -88,7 +89,8 @@ ends, its paths stay, those by BGP for engine.bgp.restart; when it starts again,
 from there. "culvert te withdraw" removes them.
 
 With a lease several engines may run: the one that holds it changes headends, and the others
-measure and plan, so that they can take over at once.`,
+measure and plan, so that they can take over at once. Engines that write by BGP need none: one
+stands by while headends have paths of another.`,
 		Example: "  culvert te run network.yaml --token-file token\n  culvert te run network.yaml --topology vtysh\n  culvert te run network.yaml --topology bgp-ls\n  culvert te run network.yaml --topology vtysh,kubernetes --lease kube-system/culvert-te",
 		Args:    cmdline.Exactly(1, "the file of a network"),
 		RunE:    func(c *cobra.Command, args []string) error { return a.runEngine(c, args[0], nodes, leaseName) },
@@ -122,6 +124,9 @@ func (a *app) runEngine(c *cobra.Command, path string, nodes map[string]string, 
 	defer speaker.stop()
 	write := file.Engine.Write
 	e := loop.New(func(context.Context) (loop.Input, error) { return a.input(c, path, nodes, write, speaker, paths) }, log)
+	if write == netfile.WriteBGP {
+		e.Under(paths.claim)
+	}
 	if err := runUnder(c.Context(), e, l, file.Engine.Listen); err != nil {
 		return err
 	}
@@ -150,7 +155,7 @@ func runUnder(ctx context.Context, e *loop.Engine, l *lease, listen string) erro
 // input reads what a round begins with.
 func (a *app) input(c *cobra.Command, path string, nodes map[string]string, write string, s *teSpeaker, paths *advertiser) (loop.Input, error) {
 	file, n, left, err := a.readNetwork(c, path, s)
-	if err != nil {
+	if err = errors.Join(err, paths.yield()); err != nil {
 		return loop.Input{}, err
 	}
 	headends, err := a.headends(file, nodes)

@@ -16,6 +16,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/agent/observed"
 	"github.com/culvert-net/culvert/internal/bgp"
+	"github.com/culvert-net/culvert/internal/engine/claim"
 	"github.com/culvert-net/culvert/internal/engine/headend"
 	"github.com/culvert-net/culvert/internal/engine/netfile"
 	"github.com/culvert-net/culvert/internal/logevent"
@@ -30,7 +31,7 @@ func written(file *netfile.Network, headends map[string]headend.Headend, paths *
 	out := map[string]headend.Headend{}
 	for _, n := range file.Nodes {
 		if h, has := headends[n.Name].(remote); has {
-			out[n.Name] = byBGP{remote: h, paths: paths, self: file.Engine.BGP.RouterID, router: n.RouterID, prefix: file.Engine.Name + ":"}
+			out[n.Name] = byBGP{remote: h, name: n.Name, paths: paths, self: file.Engine.BGP.RouterID, router: n.RouterID, prefix: file.Engine.Name + ":"}
 		}
 	}
 	return out
@@ -39,10 +40,31 @@ func written(file *netfile.Network, headends map[string]headend.Headend, paths *
 // byBGP is a headend that is read by its management API, and written by BGP.
 type byBGP struct {
 	remote
+	name   string
 	paths  *advertiser
 	self   netip.Addr // the engine's router ID
 	router netip.Addr // bgp.router_id of the headend's daemon
 	prefix string     // of the engine's names
+}
+
+// Policies are all that the node has; they say which engine writes.
+func (h byBGP) Policies(ctx context.Context) ([]headend.Policy, error) {
+	list, err := h.remote.Policies(ctx)
+	switch {
+	case h.paths == nil || !h.router.Is4():
+	case err != nil:
+		h.paths.claim.Silent(h.name)
+	default:
+		id := distinguisher(h.router)
+		h.paths.claim.See(h.name, list, id, ^id)
+	}
+	return list, err
+}
+
+// distinguisher is of an engine's paths for a headend: its router ID.
+func distinguisher(router netip.Addr) uint32 {
+	id := router.As4()
+	return binary.BigEndian.Uint32(id[:])
 }
 
 // advertised is a candidate path as BGP carries it. Its distinguisher is the headend's router ID, with
@@ -51,8 +73,7 @@ type byBGP struct {
 func (h byBGP) advertised(p headend.Policy, repair bool) srpolicy.Advertised {
 	a := srpolicy.Advertised{Color: p.Color, Endpoint: p.Endpoint, Name: h.prefix + p.Name}
 	if h.router.Is4() {
-		id := h.router.As4()
-		a.Distinguisher = binary.BigEndian.Uint32(id[:])
+		a.Distinguisher = distinguisher(h.router)
 	}
 	if repair {
 		a.Distinguisher, a.Name = ^a.Distinguisher, h.prefix+"repair:"+p.Name
@@ -157,8 +178,9 @@ func (h byBGP) withdraw(ctx context.Context, prefix string) (removed int, err er
 	}
 }
 
-// advertiser has the paths that the engine advertises.
+// advertiser has the paths that the engine advertises, while its claim is the best.
 type advertiser struct {
+	claim    *claim.Claim
 	mu       sync.Mutex
 	injector *bgp.Injector
 	paths    map[pathKey]bgp.Injection
@@ -187,6 +209,21 @@ func (a *advertiser) change(put, remove []bgp.Injection) error {
 	}
 	a.paths = next
 	return nil
+}
+
+// yield advertises nothing any more if another engine writes: its paths are as good, and headends
+// have one of both.
+func (a *advertiser) yield() error {
+	if a == nil {
+		return nil
+	}
+	a.mu.Lock()
+	all := slices.Collect(maps.Values(a.paths))
+	a.mu.Unlock()
+	if s := a.claim.State(); s.Held || s.Holder == "" || len(all) == 0 {
+		return nil
+	}
+	return a.change(nil, all)
 }
 
 // adopt finds what headends have of an earlier engine. It waits for headends that do not answer,

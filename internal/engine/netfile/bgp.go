@@ -62,7 +62,7 @@ func (c *checker) checkWrite(n *Network) {
 	switch n.Engine.Write {
 	case WriteAPI, WriteKubernetes:
 	case WriteBGP:
-		c.want(n.Engine.Lease.Name == "", "engine.lease", "remove it, and run one engine", "two engines would advertise the same candidate paths: engine.write is bgp")
+		c.want(n.Engine.Lease.Name == "", "engine.lease", "remove it", "engines that write by BGP need none, since one stands by while headends have paths of another: engine.write is bgp")
 		c.want(n.Engine.BGP.Has(FamilySRPolicy), "engine.bgp.peers", "add the headends, or their route reflector", "no peer receives candidate paths: engine.write is bgp")
 		for i, v := range n.Nodes {
 			c.want(v.API == "" || v.RouterID.Is4(), fmt.Sprintf("nodes[%d].router_id", i), "give the bgp.router_id of the node's daemon", "is missing: candidate paths name their headend by it")

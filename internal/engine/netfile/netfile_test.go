@@ -109,7 +109,7 @@ func TestFaults(t *testing.T) {
 		"nodes: [{name: a, addresses: ['fc00::1']}, {name: b, addresses: ['fc00::1']}]":                                                 "address fc00::1 is also nodes[0].addresses[0]",
 		"engine: {write: carrier pigeon}":                                                                                               `engine.write: "carrier pigeon" is no way to write candidate paths (fix: give api, bgp or kubernetes)`,
 		"engine: {lease: {name: te}}":                                                                                                   "engine.lease: is not whole",
-		"engine: {write: bgp, lease: {name: a, namespace: b}}":                                                                          "engine.lease: two engines would advertise the same candidate paths",
+		"engine: {write: bgp, lease: {name: a, namespace: b}}":                                                                          "engine.lease: engines that write by BGP need none",
 		"engine: {agents: {tls_name: them}}":                                                                                            "engine.agents.port: is missing",
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "line ") {
