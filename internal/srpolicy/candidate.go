@@ -64,8 +64,8 @@ type Verdict struct {
 	// Originator and Discriminator are those of a path by BGP: its node, and the NLRI's distinguisher.
 	Originator    netip.Addr `json:"originator,omitzero"`
 	Discriminator uint32     `json:"discriminator,omitempty"`
-	Valid      bool   `json:"valid"`
-	Active     bool   `json:"active"`
+	Valid         bool       `json:"valid"`
+	Active        bool       `json:"active"`
 	// Protects says that the data path holds the path ready: it takes over by one store.
 	Protects bool   `json:"protects"`
 	Why      string `json:"why"`
