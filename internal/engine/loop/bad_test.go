@@ -57,13 +57,19 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// A topology that changes each second, in rounds of a second, changes nothing.
+// A topology that changes each second, in rounds of a second, changes nothing: what headends hold
+// ready goes once, and comes back when the network has settled.
 func TestFlapsEachSecond(t *testing.T) {
 	in(t, func(t *testing.T, w *world) {
 		w.in.Settings.Every = time.Second
+		w.in.Settings.Repair = true
+		w.in.Network.Classes = []te.Class{{Color: 1, Standby: te.DisjointByNode}}
+		pair(&w.in.Network, te.DisjointByNode)
+		w.in.Network.Groups[0].Demands[1].Color = 3 // of which nobody has measured anything
 		e := w.engine()
 		whole := w.in.Network.Topology
 		var s State
+		ready, times := "", 0
 		for i := range 300 {
 			w.in.Network.Topology = te.Topology{Nodes: whole.Nodes, Links: whole.Links}
 			if i%2 == 0 {
@@ -72,9 +78,19 @@ func TestFlapsEachSecond(t *testing.T) {
 			time.Sleep(time.Second)
 			w.a.send(time.Second, 6e8, 6e8)
 			s = e.Round(t.Context(), time.Now())
+			if now := w.ready(); now != ready {
+				ready, times = now, times+1
+			}
 		}
-		if w.a.puts != 0 || !strings.Contains(s.Word, "a link has returned") {
-			t.Errorf("%d changes, %+v", w.a.puts, s)
+		if w.a.puts > 1 || times > 2 || len(w.a.paths) != 0 || !strings.Contains(s.Word, "a link has returned") {
+			t.Errorf("%d changes, %d times of what is held ready, %+v", w.a.puts, times, s)
+		}
+		w.in.Network.Topology = whole
+		for range 120 {
+			w.round(3e8, 3e8, e)
+		}
+		if want := "blue own fc00:c::1,fc00:d::d1; red te fc00:d::d1"; w.ready() != want {
+			t.Errorf("it has settled, and red goes by c: %q", w.ready())
 		}
 	})
 }

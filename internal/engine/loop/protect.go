@@ -110,7 +110,8 @@ func same(a, b srpolicy.CandidatePath) bool {
 }
 
 // ready adds what a policy needs to what its headend is to hold ready. While packets take the repair
-// list, and behind paths of others, the engine leaves it.
+// list, and behind paths of others, the engine leaves it. While the network settles what can be used
+// stays, and nothing comes: a link that comes and goes would be in it and out of it each time.
 func (e *Engine) ready(r *round, key te.Key, p headend.Policy, list []te.List, want repairs) repairs {
 	name, now := r.in.Headends[key.Headend].RepairName(r.in.Settings.Name, p), p.Active()
 	had := p.Named(name)
@@ -119,6 +120,9 @@ func (e *Engine) ready(r *round, key te.Key, p headend.Policy, list []te.List, w
 	}
 	ours := now.Path == r.pathName(key.Headend, p) || now.Preference < r.in.Settings.Preference
 	if c, err := p.Path(r.in.Network.Topology, srpolicy.CandidatePath{Name: name, Preference: now.Preference - 1}, list); err == nil && len(list) > 0 && ours && now.Preference > 1 {
+		if r.settles && (had.Path == "" || had.Valid) {
+			return want
+		}
 		if had.Path == "" || had.Preference != c.Preference || !same(e.repairs[written{key.Headend, p.Name}], c.CandidatePath) {
 			c.Repair = true
 			want.put = append(want.put, c)

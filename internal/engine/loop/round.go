@@ -25,6 +25,7 @@ type round struct {
 	network te.Network // with the demands and lists of headends
 	found   headend.Installed
 	silent  map[string]bool // headends that do not answer
+	settles bool            // a link has returned a short while ago
 	young   bool            // there are demands whose rates have never been known
 	applied bool            // the plan is installed
 	state   State
@@ -144,6 +145,7 @@ func (e *Engine) watch(r *round) {
 func (e *Engine) plan(ctx context.Context, r *round) error {
 	o := engine.Options{Target: r.in.Settings.Target, Most: r.in.Settings.Changes, Held: e.held(r)}
 	why := e.links.see(r.in.Network.Topology, r.in.Settings.Hold, r.now)
+	r.settles = why != ""
 	if r.young && why == "" {
 		why = fmt.Sprintf("the rates of %s are not known yet", plural.Of(len(r.state.Unknown), "demand"))
 	}

@@ -133,6 +133,8 @@ func TestSolve(t *testing.T) {
 				"no two lists are disjoint by link: those that share least have link a-b, link b-d in common"}},
 		"a group of one that is unknown": {demands: []te.Demand{red}, options: Options{Groups: pair(te.DisjointByLink, red, blue)},
 			want: "a>d 25, 25 by c", utilisation: 0.25, problems: []string{"group pair: there is no such demand, in the file or at a headend"}},
+		"a group of which one has no path": {demands: []te.Demand{red, demand("a", "alone", 8, 1)}, options: Options{Target: 0.8, Groups: pair(te.DisjointByLink, red, demand("a", "alone", 8, 1))},
+			want: "a>d 50; a>alone ", utilisation: 0.5, problems: []string{"no path leads there"}},
 		"a standby": {classes: []te.Class{{Color: 7, Standby: te.DisjointByLink}}, demands: []te.Demand{red}, options: Options{Target: 0.8}, want: "a>d 50", utilisation: 0.5},
 		"a standby, and the quick way is full": {classes: []te.Class{{Color: 7, Standby: te.DisjointByLink}}, demands: []te.Demand{red, demand("a", "d", 0, 5e8)},
 			options: Options{Target: 0.8, Fixed: te.Routing{{Headend: "a", Endpoint: "d"}: {{Weight: 1}}}}, want: "a>d 50 by c; a>d 1", utilisation: 0.5},
