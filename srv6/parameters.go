@@ -12,7 +12,7 @@ type Parameter struct {
 // parameters lists all parameters, in the order of the fields.
 var parameters = []Parameter{
 	{"table", "the kernel's number of a routing table (254 is main)",
-		func(s *LocalSID) bool { return s.Table != 0 }},
+		func(s *LocalSID) bool { return s.Table != 0 || s.Tenant != 0 }},
 	{"next_hop", "the address of the next node",
 		func(s *LocalSID) bool { return s.NextHop.IsValid() }},
 	{"interface", "the name of the interface to leave by",

@@ -57,6 +57,11 @@ func TestValidSIDs(t *testing.T) {
 			t.Errorf("%s: %v", name, errs)
 		}
 	}
+	tenant := valid(EndDT46)
+	tenant.Table, tenant.Tenant = 0, 7
+	if errs := tenant.Validate(); len(errs) > 0 {
+		t.Errorf("the table of a tenant: %v", errs)
+	}
 }
 
 func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }

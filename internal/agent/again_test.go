@@ -186,3 +186,10 @@ func waits(t *testing.T, what string, f func() bool) {
 		}
 	}
 }
+
+// Tenants' SIDs, which have no table of the kernel's, keep no update of others away.
+func TestUpdatesBesideTenants(t *testing.T) {
+	d := prepare(t, t.TempDir(), strings.Replace(byBGPFile, "bgp:\n", "  tenants: [{name: red, id: 7, namespaces: [lab], pools: [10.9.0.0/16]}]\nbgp:\n", 1), newFake()).start(t, underlay())
+	d.core.queue.Push(observed.Update{Apply: func(s *observed.State) { s.Self.PodCIDRs = []netip.Prefix{prefix("10.244.0.0/16")} }})
+	d.holds(t, "the update is used", func() bool { return len(d.core.goal.Observed.Self.PodCIDRs) == 1 })
+}
