@@ -193,3 +193,14 @@ func TestUpdatesBesideTenants(t *testing.T) {
 	d.core.queue.Push(observed.Update{Apply: func(s *observed.State) { s.Self.PodCIDRs = []netip.Prefix{prefix("10.244.0.0/16")} }})
 	d.holds(t, "the update is used", func() bool { return len(d.core.goal.Observed.Self.PodCIDRs) == 1 })
 }
+
+// What does not hold together by itself is nobody's update: the daemon goes on.
+func TestNothingToApplyAgain(t *testing.T) {
+	d := prepare(t, t.TempDir(), clusterFile, newFake()).start(t, underlay())
+	d.core.mu.Lock()
+	broken := *d.core.goal
+	broken.Desired.Process.Log.Level = "loud"
+	d.core.goal = &broken
+	d.core.mu.Unlock()
+	d.core.observeNext(true)
+}

@@ -374,7 +374,11 @@ func (c *core) observe(updates []observed.Update) {
 		delete(c.refused, u.Entry)
 	}
 	c.mu.Unlock()
-	for batches := [][]observed.Update{updates}; len(batches) > 0; {
+	var batches [][]observed.Update
+	if len(updates) > 0 {
+		batches = append(batches, updates)
+	}
+	for len(batches) > 0 {
 		batch := batches[0]
 		batches = batches[1:]
 		next, err := c.observeAll(batch)
