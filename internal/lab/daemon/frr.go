@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"os/user"
@@ -53,8 +54,12 @@ func StartFRR(ctx context.Context, in *instance.Instance, n *topology.Node) erro
 		if _, err := os.Stat(path); err != nil {
 			return fmt.Errorf("%w: install the package frr", err)
 		}
+		socket := filepath.Join(dir, daemon+".vty")
+		if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) { // of one that was killed
+			return err
+		}
 		isReady := func() error { // then its command socket appears
-			_, err := os.Stat(filepath.Join(dir, daemon+".vty"))
+			_, err := os.Stat(socket)
 			return err
 		}
 		if err := in.StartAwait(ctx, n, daemon, 10*time.Second, isReady, path, "-f", filepath.Join(dir, "frr.conf"),

@@ -2,6 +2,7 @@ package disturb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -57,8 +58,29 @@ func start(ctx context.Context, a action) error {
 	return cluster.RunAPIServer(ctx, a.Instance, a.node)
 }
 
-func setLink(a action, state string) error {
-	return a.Namespace(a.node).Batch([]string{"link set dev " + a.event.Device + " " + state})
+// failNode takes all links of a node down, and kills what runs there: as a router that loses power.
+func failNode(a action) error {
+	if err := network.SetDown(a.Instance, a.node, a.Devices(a.node)...); err != nil {
+		return err
+	}
+	var errs []error
+	for _, p := range a.State.Processes {
+		if p.Node == a.node.Name {
+			errs = append(errs, p.Stop(unix.SIGKILL, instance.ReadyTime))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// reviveNode starts the node anew.
+func reviveNode(ctx context.Context, a action) error {
+	if err := network.SetUp(a.Instance, a.node, a.Devices(a.node)...); err != nil {
+		return err
+	}
+	if err := network.AddRoutes(a.Instance, a.node); err != nil {
+		return err
+	}
+	return daemon.StartFRR(ctx, a.Instance, a.node)
 }
 
 // setRoute adds a route in a node or pod, or deletes it.

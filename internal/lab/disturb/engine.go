@@ -79,6 +79,34 @@ func engineState(ctx context.Context, in *instance.Instance, n *topology.Node) (
 	return state, nil
 }
 
+// awaitChange waits until the engine has changed lists since the event began.
+func awaitChange(ctx context.Context, a action) error {
+	changes := func() (n float64, err error) {
+		state, err := engineState(ctx, a.Instance, a.node)
+		if err != nil {
+			return 0, err
+		}
+		object, _ := state.(map[string]any)
+		counts, _ := object["counts"].(map[string]any)
+		n, known := counts["changes"].(float64)
+		if !known {
+			err = errors.New("the engine does not say how often it has changed lists")
+		}
+		return n, err
+	}
+	before, err := changes()
+	if err != nil {
+		return err
+	}
+	return instance.Await(ctx, a.event.For.Or(engineTime), func() error {
+		now, err := changes()
+		if err == nil && now <= before {
+			err = errors.New("the engine has changed no lists")
+		}
+		return err
+	})
+}
+
 // engineTime is how long an engine may take to see a change and to answer it, unless the event
 // says so: FRR's database takes half a minute to have a new adjacency.
 const engineTime = time.Minute

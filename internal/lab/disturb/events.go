@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -12,6 +13,7 @@ import (
 	"github.com/culvert-net/culvert/internal/lab/daemon"
 	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/machine"
+	"github.com/culvert-net/culvert/internal/lab/network"
 	"github.com/culvert-net/culvert/internal/lab/observe"
 	"github.com/culvert-net/culvert/internal/lab/report"
 	"github.com/culvert-net/culvert/internal/lab/topology"
@@ -56,16 +58,22 @@ var events = map[string]func(context.Context, action) error{
 		}
 		return daemon.Says(a.Instance, n, name, a.event.Says, max(1, a.event.Times))
 	}),
-	"capture":   beginCapture,
-	"inject":    injectPaths,
-	"attach":    attach,
-	"busy":      occupy,
-	"pause":     func(_ context.Context, a action) error { return signalDaemon(a, unix.SIGSTOP) },
-	"resume":    func(_ context.Context, a action) error { return signalDaemon(a, unix.SIGCONT) },
-	"stop":      stop,
-	"start":     start,
-	"link_down": func(_ context.Context, a action) error { return setLink(a, "down") },
-	"link_up":   func(_ context.Context, a action) error { return setLink(a, "up") },
+	"capture": beginCapture,
+	"inject":  injectPaths,
+	"attach":  attach,
+	"busy":    occupy,
+	"pause":   func(_ context.Context, a action) error { return signalDaemon(a, unix.SIGSTOP) },
+	"resume":  func(_ context.Context, a action) error { return signalDaemon(a, unix.SIGCONT) },
+	"stop":    stop,
+	"start":   start,
+	"link_down": func(_ context.Context, a action) error {
+		return network.SetDown(a.Instance, a.node, a.event.Device)
+	},
+	"link_up": func(_ context.Context, a action) error {
+		return network.SetUp(a.Instance, a.node, a.event.Device)
+	},
+	"node_down": func(_ context.Context, a action) error { return failNode(a) },
+	"node_up":   reviveNode,
 	"route":     func(_ context.Context, a action) error { return setRoute(a, "add") },
 	"no_route":  func(_ context.Context, a action) error { return setRoute(a, "del") },
 	"apply": func(ctx context.Context, a action) error {
@@ -103,6 +111,7 @@ var events = map[string]func(context.Context, action) error{
 	"engine_stop":  func(_ context.Context, a action) error { return stopEngine(a, unix.SIGTERM) },
 	"engine_kill":  func(_ context.Context, a action) error { return stopEngine(a, unix.SIGKILL) },
 	"engine_shows": awaitEngine,
+	"engine_acts":  awaitChange,
 	"wait": func(ctx context.Context, a action) error {
 		select {
 		case <-ctx.Done():
@@ -141,18 +150,28 @@ func During(ctx context.Context, r *Runner, c *topology.Check, o *report.Outcome
 	return errors.Join(err, eventErr)
 }
 
+// answers are the events that wait for what engine or headend make of the others.
+var answers = []string{"active", "engine_acts", "engine_shows"}
+
 // Do does events in order, up to the first that fails, and says how long
 // they took.
 func Do(ctx context.Context, r *Runner, list []topology.Event, o *report.Outcome) error {
-	began, waited := time.Now(), false
+	began, begun, waited := time.Now(), false, false
 	for i := range list {
 		e := &list[i]
 		start := time.Now()
 		if err := events[e.Do](ctx, action{r, e, r.Node(e.Node), o}); err != nil {
 			return fmt.Errorf("%s: %w", e.Title(), err)
 		}
-		if waited = waited || e.Do == "wait"; !waited && (e.Do == "engine_shows" || e.Do == "active") {
-			o.ActedAfter = float64(time.Since(began).Milliseconds())
+		switch isWait := e.Do == "wait"; {
+		case isWait && !begun:
+			began = time.Now()
+		case isWait:
+			waited = true
+		default:
+			if begun = true; !waited && slices.Contains(answers, e.Do) {
+				o.ActedAfter = float64(time.Since(began).Milliseconds())
+			}
 		}
 		if e.Do != "wait" && e.Do != "tunnel" {
 			o.Say("%s took %d ms", e.Title(), time.Since(start).Milliseconds())

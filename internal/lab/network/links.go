@@ -102,7 +102,7 @@ func MakeLinks(in *instance.Instance, links []topology.Link) error {
 			if in.Node(e.Node).Kind == topology.Switch {
 				lines = append(lines, fmt.Sprintf("link set dev %s master %s", e.Name, bridge))
 			}
-			inside[e.Node] = slices.Concat(inside[e.Node], lines, addressLines(e.Name, e.Addresses))
+			inside[e.Node] = slices.Concat(inside[e.Node], lines, addressLines("add", e.Name, e.Addresses))
 		}
 	}
 	if err := namespace.IPBatch(pairs); err != nil {
@@ -177,10 +177,10 @@ func Queues(in *instance.Instance) (list []Queue, err error) {
 	return list, nil
 }
 
-// addressLines add addresses to a device, for ip.
-func addressLines(device string, addresses []string) (lines []string) {
+// addressLines add addresses to a device, or replace them, for ip.
+func addressLines(verb, device string, addresses []string) (lines []string) {
 	for _, a := range addresses {
-		line := fmt.Sprintf("address add %s dev %s", a, device)
+		line := fmt.Sprintf("address %s %s dev %s", verb, a, device)
 		if strings.Contains(a, ":") {
 			line += " nodad"
 		}
@@ -213,31 +213,58 @@ func setOffloads(in *instance.Instance, e topology.End) error {
 
 // Configure adds addresses, devices and routes, and loads the rules of nft.
 func Configure(in *instance.Instance, n *topology.Node) error {
-	var routes4, routes6 []string
-	lines := addressLines("lo", n.Addresses)
+	lines := addressLines("add", "lo", n.Addresses)
 	for _, d := range n.Devices {
 		up := "up"
 		if d.MTU != 0 {
 			up = fmt.Sprintf("mtu %d up", d.MTU)
 		}
 		lines = append(lines, fmt.Sprintf("link add name %s type %s", d.Name, d.Type), fmt.Sprintf("link set dev %s %s", d.Name, up))
-		lines = append(lines, addressLines(d.Name, d.Addresses)...)
+		lines = append(lines, addressLines("add", d.Name, d.Addresses)...)
 	}
 	for _, l := range n.GTPU {
 		// A queue for seconds of traffic: what an endpoint without CPU time
 		// loses would be counted against the gateway.
 		lines = append(lines, fmt.Sprintf("link set dev %s mtu %d txqueuelen 20000 up", l.Device, cmp.Or(l.MTU, 1400)))
-		lines = append(lines, addressLines(l.Device, l.Addresses)...)
+		lines = append(lines, addressLines("add", l.Device, l.Addresses)...)
 	}
+	return errors.Join(LoadNFT(in, n, n.NFT), in.Namespace(n).Batch(lines), AddRoutes(in, n))
+}
+
+// AddRoutes adds the routes of a node, in place of those that it has already.
+func AddRoutes(in *instance.Instance, n *topology.Node) error {
+	var routes4, routes6 []string
 	for _, r := range n.Routes {
 		if RouteIsIPv6(r) {
-			routes6 = append(routes6, "route add "+r)
+			routes6 = append(routes6, "route replace "+r)
 		} else {
-			routes4 = append(routes4, "route add "+r)
+			routes4 = append(routes4, "route replace "+r)
 		}
 	}
 	ns := in.Namespace(n)
-	return errors.Join(LoadNFT(in, n, n.NFT), ns.Batch(lines), ns.Batch(routes4, "-4"), ns.Batch(routes6, "-6"))
+	return errors.Join(ns.Batch(routes4, "-4"), ns.Batch(routes6, "-6"))
+}
+
+// SetDown takes links of a node down, all at once.
+func SetDown(in *instance.Instance, n *topology.Node, devices ...string) error {
+	var lines []string
+	for _, device := range devices {
+		lines = append(lines, "link set dev "+device+" down")
+	}
+	return in.Namespace(n).Batch(lines)
+}
+
+// SetUp sets links of a node up, with their addresses: the kernel has taken those of IPv6.
+func SetUp(in *instance.Instance, n *topology.Node, devices ...string) error {
+	var lines []string
+	for _, l := range in.LinksOf(n) {
+		for _, e := range l.Ends {
+			if e.Node == n.Name && slices.Contains(devices, e.Name) {
+				lines = append(append(lines, "link set dev "+e.Name+" up"), addressLines("replace", e.Name, e.Addresses)...)
+			}
+		}
+	}
+	return in.Namespace(n).Batch(lines)
 }
 
 // RouteIsIPv6 reads a route's family from its prefix, or that of a default

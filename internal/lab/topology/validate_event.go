@@ -30,6 +30,8 @@ var needs = map[string]need{
 	}},
 	"link_down": {validator.exists, validator.linkOf},
 	"link_up":   {validator.exists, validator.linkOf},
+	"node_down": {kindIs(FRR), nil},
+	"node_up":   {kindIs(FRR), nil},
 	"n9":        {nil, validator.several},
 	"mode":      {nil, validator.several},
 	"smf":       {nil, validator.step},
@@ -72,6 +74,7 @@ var needs = map[string]need{
 	"engine_start": {validator.engine, nil},
 	"engine_stop":  {validator.engine, nil},
 	"engine_kill":  {validator.engine, nil},
+	"engine_acts":  {validator.engine, nil},
 	"engine_shows": {validator.engine, func(v validator, e *Event) { v.want(e.Shows != nil, "shows: missing") }},
 	"wait":         {nil, func(v validator, e *Event) { v.want(e.For > 0, "for: missing: how long") }},
 	"busy": {nil, func(v validator, e *Event) {
