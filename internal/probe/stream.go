@@ -25,6 +25,7 @@ type Stream struct {
 	Device   string         // that the sender's sockets are bound to; any unless set
 	Flows    int            // source ports, taken in turn; 1 unless set
 	Count    int            // at least so many
+	After    time.Duration  // how long it waits before the first one
 	Interval time.Duration
 	Size     int   // of the datagram's data
 	DSCP     uint8 // of each packet
@@ -182,6 +183,11 @@ func (s Stream) send(ctx context.Context, senders []*net.UDPConn) (sentAt []time
 	b := make([]byte, s.Size)
 	for i := range b {
 		b[i] = byte(i)
+	}
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(s.After):
 	}
 	next := time.Now()
 	slot := next // when the next one may leave

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"context"
 	"testing"
 	"time"
 )
@@ -40,5 +41,22 @@ func TestArrivalIsTheKernels(t *testing.T) {
 	result, err := s.Run(t.Context())
 	if err != nil || result.Received != 50 || result.P99 <= 0 || result.P99 > s.Wait || result.LossUntil != 0 {
 		t.Errorf("%+v, %v", result, err)
+	}
+}
+
+// A stream that begins later ends when it would have: its packets are as many as its count.
+func TestStreamBeginsLater(t *testing.T) {
+	left, right := pair(t)
+	s := Stream{From: left, At: right, To: right4, Count: 5, Interval: time.Millisecond, After: 200 * time.Millisecond, Wait: 5 * time.Second}
+	start := time.Now()
+	result, err := s.Run(t.Context())
+	if took := time.Since(start); err != nil || result.Received != 5 || took < s.After || result.Took > took-s.After {
+		t.Errorf("after %v: %+v, %v", took, result, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s.After = time.Hour
+	if result, err := s.Run(ctx); err == nil || result.Sent != 0 {
+		t.Errorf("stopped before it began: %+v, %v", result, err)
 	}
 }

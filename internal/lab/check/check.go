@@ -83,8 +83,16 @@ type Checker struct {
 // New returns a Checker of a laboratory that is up.
 func New(r *disturb.Runner) *Checker { return &Checker{runner: r} }
 
-// Run runs one check. It repeats a check that has time to pass.
+// Run runs one check, or its rounds.
 func (r *Checker) Run(ctx context.Context, p topology.Planned) report.Result {
+	if p.Rounds > 0 {
+		return rounds(ctx, p, r.repeat)
+	}
+	return r.repeat(ctx, p)
+}
+
+// repeat runs a check, and again while it has time to pass.
+func (r *Checker) repeat(ctx context.Context, p topology.Planned) report.Result {
 	start := time.Now()
 	for {
 		result := r.once(ctx, p)

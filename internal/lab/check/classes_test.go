@@ -24,15 +24,17 @@ func TestClassesOfStreams(t *testing.T) {
 		late   time.Duration // when the last packet was lost; 0: as above
 		want   string        // in a problem; "": no problem
 	}{
-		"nothing is asked":   {topology.Expect{}, 0, ""},
-		"voice is whole":     {topology.Expect{Classes: map[string]topology.ClassExpect{"voice": {P99: limit}}}, 0, ""},
-		"bulk is not":        {topology.Expect{Classes: map[string]topology.ClassExpect{"bulk": {}}}, 0, "10 of 500 of class bulk lost: want 0 at most"},
-		"bulk may lose some": {topology.Expect{Classes: map[string]topology.ClassExpect{"bulk": {MaxLost: 10}}}, 0, ""},
-		"bulk has to lose":   {topology.Expect{Classes: map[string]topology.ClassExpect{"bulk": {MinLost: 11}}}, 0, "10 of 500 of class bulk lost: want 11 at least"},
-		"bulk is slow":       {topology.Expect{Classes: map[string]topology.ClassExpect{"bulk": {MaxLost: 10, P99: limit}}}, 0, "99 % of class bulk took up to 30.0 ms: want 10ms"},
-		"it settles":         {topology.Expect{Settles: topology.Duration(600 * ms)}, 0, ""},
-		"it takes long":      {topology.Expect{Settles: topology.Duration(400 * ms)}, 0, "packets were lost for 500ms: want 400ms"},
-		"it goes on":         {topology.Expect{Settles: topology.Duration(5 * time.Second)}, 4500 * ms, "packets are lost until 500ms before the end"},
+		"nothing is asked":        {topology.Expect{}, 0, ""},
+		"voice is whole":          {topology.Expect{Classes: map[string]topology.ClassExpect{"voice": {P99: limit}}}, 0, ""},
+		"bulk is not":             {topology.Expect{Classes: map[string]topology.ClassExpect{"bulk": {}}}, 0, "10 of 500 of class bulk lost: want 0 at most"},
+		"bulk may lose some":      {topology.Expect{Classes: map[string]topology.ClassExpect{"bulk": {MaxLost: 10}}}, 0, ""},
+		"bulk has to lose":        {topology.Expect{Classes: map[string]topology.ClassExpect{"bulk": {MinLost: 11}}}, 0, "10 of 500 of class bulk lost: want 11 at least"},
+		"bulk is slow":            {topology.Expect{Classes: map[string]topology.ClassExpect{"bulk": {MaxLost: 10, P99: limit}}}, 0, "99 % of class bulk took up to 30.0 ms: want 10 ms"},
+		"bulk is not slow enough": {topology.Expect{Classes: map[string]topology.ClassExpect{"bulk": {MaxLost: 10, MinP99: 4 * limit}}}, 0, "99 % of class bulk took up to 30.0 ms: want 40 ms at least"},
+		"bulk is slow enough":     {topology.Expect{Classes: map[string]topology.ClassExpect{"bulk": {MaxLost: 10, MinP99: limit}}}, 0, ""},
+		"it settles":              {topology.Expect{Settles: topology.Duration(600 * ms)}, 0, ""},
+		"it takes long":           {topology.Expect{Settles: topology.Duration(400 * ms)}, 0, "packets were lost for 500ms: want 400ms"},
+		"it goes on":              {topology.Expect{Settles: topology.Duration(5 * time.Second)}, 4500 * ms, "packets are lost until 500ms before the end"},
 	} {
 		c := &topology.Check{Class: "voice", Also: []topology.Way{{Class: "bulk"}, {Class: "bulk"}}, Expect: tt.expect}
 		list := append([]probe.StreamResult{}, results...)

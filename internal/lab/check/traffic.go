@@ -104,10 +104,10 @@ func streams(r *disturb.Runner, c *topology.Check) (list []probe.Stream) {
 	first := topology.Way{From: c.From, At: c.At, Source: c.Source, To: c.To, Device: c.Device, Both: c.Both, DSCP: c.DSCP}
 	for _, w := range append([]topology.Way{first}, c.Also...) {
 		from, at := r.Namespace(r.Node(w.From)), r.Namespace(r.Node(w.At))
-		pace, interval := c.Interval.Or(2*time.Millisecond), w.Interval.Or(c.Interval.Or(2*time.Millisecond))
+		pace, interval, after := c.Interval.Or(2*time.Millisecond), w.Interval.Or(c.Interval.Or(2*time.Millisecond)), time.Duration(w.After)
 		stream := probe.Stream{
-			From: from, At: at, Source: w.Source, To: w.To, Device: w.Device, Flows: cmp.Or(w.Flows, c.Flows), Count: max(1, c.Count*int(pace/time.Microsecond)/int(interval/time.Microsecond)), DSCP: w.DSCP,
-			Interval: interval, Size: cmp.Or(w.Size, c.Size), Wait: AnswerTime, Port: c.Port, Listen: c.Listen,
+			From: from, At: at, Source: w.Source, To: w.To, Device: w.Device, Flows: cmp.Or(w.Flows, c.Flows), DSCP: w.DSCP,
+			Count: max(1, int((time.Duration(c.Count)*pace-after)/interval)), After: after, Interval: interval, Size: cmp.Or(w.Size, c.Size), Wait: AnswerTime, Port: c.Port, Listen: c.Listen,
 		}
 		if c.Expect.Rate != nil { // what is held back does not come later
 			stream.Settle, stream.Wait = settleTime, AnswerTime/3
@@ -155,7 +155,7 @@ func udp(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Ou
 		gap, took = max(gap, result.Gap), max(took, result.Took)
 	}
 	if len(c.AllEvents()) > 0 {
-		o.Say("longest gap %.1f ms", float64(gap.Microseconds())/1000)
+		o.Say("longest gap %.1f ms", milliseconds(gap))
 	}
 	if c.Expect.Rate == nil {
 		wantAll(o, &c.Expect)
@@ -163,6 +163,7 @@ func udp(ctx context.Context, r *disturb.Runner, c *topology.Check, o *report.Ou
 	if err := wantLinks(r, c, o, queues, took); err != nil {
 		return err
 	}
+	wantActed(c, o)
 	wantQuick(c, results[0], o)
 	wantClasses(c, results, o)
 	wantSettled(c, results, o)
@@ -216,12 +217,25 @@ func wantLinks(r *disturb.Runner, c *topology.Check, o *report.Outcome, before [
 	return nil
 }
 
+// wantActed fails where engine or headend answered too late, or nobody was asked.
+func wantActed(c *topology.Check, o *report.Outcome) {
+	switch limit := milliseconds(time.Duration(c.Expect.ActsWithin)); {
+	case limit > 0 && o.ActedAfter == 0:
+		o.Fail("no event says when engine or headend answered")
+	case limit > 0 && o.ActedAfter > limit:
+		o.Fail("answered after %.0f ms: want %.0f ms", o.ActedAfter, limit)
+	}
+}
+
+// milliseconds of a duration, as reports have them.
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
 // wantQuick fails where the first stream took too long.
 func wantQuick(c *topology.Check, s probe.StreamResult, o *report.Outcome) {
 	if c.Expect.P99 == 0 {
 		return
 	}
-	o.Say("99 %% of the first stream in %.1f ms", float64(s.P99.Microseconds())/1000)
+	o.Say("99 %% of the first stream in %.1f ms", milliseconds(s.P99))
 	if limit := time.Duration(c.Expect.P99); s.P99 > limit {
 		o.Fail("99 %% of the first stream took up to %v: want %v", s.P99, limit)
 	}
@@ -243,20 +257,22 @@ func wantClasses(c *topology.Check, results []probe.StreamResult, o *report.Outc
 		for i, s := range results {
 			if of[i] == name {
 				class.Sent, class.Lost = class.Sent+s.Sent, class.Lost+s.Sent-s.Received
-				class.P99 = max(class.P99, float64(s.P99.Microseconds())/1000)
+				class.P99 = max(class.P99, milliseconds(s.P99))
 			}
 		}
 		o.Classes = append(o.Classes, class)
 		if _, wanted := c.Expect.Classes[name]; !wanted {
 			continue
 		}
-		switch limit := time.Duration(x.P99); {
+		switch limit, least := milliseconds(time.Duration(x.P99)), milliseconds(time.Duration(x.MinP99)); {
 		case x.MinLost == 0 && class.Lost > x.MaxLost:
 			o.Fail("%d of %d of class %s lost: want %d at most", class.Lost, class.Sent, name, x.MaxLost)
 		case class.Lost < x.MinLost:
 			o.Fail("%d of %d of class %s lost: want %d at least", class.Lost, class.Sent, name, x.MinLost)
-		case limit > 0 && class.P99 > float64(limit.Microseconds())/1000:
-			o.Fail("99 %% of class %s took up to %.1f ms: want %v", name, class.P99, limit)
+		case limit > 0 && class.P99 > limit:
+			o.Fail("99 %% of class %s took up to %.1f ms: want %v ms", name, class.P99, limit)
+		case class.P99 < least:
+			o.Fail("99 %% of class %s took up to %.1f ms: want %v ms at least", name, class.P99, least)
 		}
 	}
 }
@@ -273,7 +289,7 @@ func wantSettled(c *topology.Check, results []probe.StreamResult, o *report.Outc
 			o.Fail("packets are lost until %v before the end", s.Took-s.LossUntil)
 		}
 	}
-	o.LossFor = float64(lasted.Microseconds()) / 1000
+	o.LossFor = milliseconds(lasted)
 	if limit := time.Duration(c.Expect.Settles); limit > 0 && lasted > limit {
 		o.Fail("packets were lost for %v: want %v", lasted, limit)
 	}

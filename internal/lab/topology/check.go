@@ -77,6 +77,8 @@ type Check struct {
 	Limit Duration `json:"limit,omitempty"`
 	// Within repeats the check until it passes.
 	Within Duration `json:"within,omitempty"`
+	// Rounds is how often the check is made at most, for the median that Expect.LossFor limits.
+	Rounds int `json:"rounds,omitempty"`
 
 	Expect   Expect          `json:"expect,omitzero"`
 	Counters []CounterExpect `json:"counters,omitempty"`
@@ -96,6 +98,9 @@ type Check struct {
 	Listen netip.AddrPort `json:"-"`
 }
 
+// LeastRounds are needed before a median says something.
+const LeastRounds = 3
+
 // Way is where a stream goes.
 type Way struct {
 	From   string     `json:"from"`
@@ -105,6 +110,8 @@ type Way struct {
 	Device string     `json:"device,omitempty"`
 	Both   bool       `json:"both,omitempty"`
 
+	// After is how long after the others the stream begins; it ends with them.
+	After    Duration `json:"after,omitempty"`
 	Interval Duration `json:"interval,omitempty"`
 	DSCP     uint8    `json:"dscp,omitempty"`
 	Size     int      `json:"size,omitempty"`
@@ -161,6 +168,12 @@ type Expect struct {
 	// Settles is how long after the first packet that is lost the last one is at most, and that
 	// the last second of the streams is without loss (udp).
 	Settles Duration `json:"settles,omitempty"`
+	// LossFor limits the median, over the check's rounds, of the time from the first packet that is
+	// lost to the last one (udp). A host that stalls in one round does not decide.
+	LossFor Duration `json:"loss_for,omitempty"`
+	// ActsWithin limits the time from the first event that is no wait, to when engine or headend
+	// have answered it (udp).
+	ActsWithin Duration `json:"acts_within,omitempty"`
 	// Busiest is how full the fullest of the links with kbit_s may be (udp).
 	Busiest *BusiestExpect `json:"busiest,omitempty"`
 	// AlsoWhole wants nothing of the streams in Also to be lost.
@@ -202,7 +215,8 @@ type Expect struct {
 
 // ClassExpect is of the streams of a class.
 type ClassExpect struct {
-	P99     Duration `json:"p99,omitempty"`
+	P99     Duration `json:"p99,omitempty"`     // 99 % take this at most
+	MinP99  Duration `json:"min_p99,omitempty"` // and this at least: the slowest hundredth shows a full queue
 	MaxLost int      `json:"max_lost,omitempty"`
 	MinLost int      `json:"min_lost,omitempty"` // and any number may be lost
 }

@@ -176,7 +176,9 @@ func (v validator) expect(c *Check) {
 	if x := c.Expect.Rate; x != nil {
 		v.want(c.Kind == "udp" && x.Kbits > 0 && x.Tolerance > 0, "rate: give kbit_s and tolerance, of a check of kind udp")
 	}
-	v.want(c.Kind == "udp" || c.Expect.P99 == 0 && c.Expect.Busiest == nil && c.Expect.MinLost == 0 && c.Expect.Settles == 0, "p99, busiest, min_lost, settles: of a check of kind udp")
+	v.want(c.Kind == "udp" || c.Expect.P99 == 0 && c.Expect.Busiest == nil && c.Expect.MinLost == 0 && c.Expect.Settles == 0 && c.Expect.LossFor == 0 && c.Expect.ActsWithin == 0,
+		"p99, busiest, min_lost, settles, loss_for, acts_within: of a check of kind udp")
+	v.want((c.Rounds > 0) == (c.Expect.LossFor > 0) && (c.Rounds == 0 || c.Rounds >= LeastRounds), "rounds, loss_for: give both, and %d rounds at least", LeastRounds)
 	for name := range c.Expect.Classes {
 		v.want(c.Kind == "udp" && slices.Contains(c.Classes(), name), "classes: no stream is of class %q", name)
 	}
