@@ -27,10 +27,11 @@ const (
 // PodNetwork is the name of the network of CNI that pods are attached to.
 const PodNetwork = "culvert"
 
-// networkList is the configuration list that a node's container runtime has.
-func networkList(in *instance.Instance, n *topology.Node, version string) (*libcni.NetworkConfigList, error) {
+// networkList is the configuration list that a node's container runtime has, for pods of the
+// cluster's own network or of a tenant's.
+func networkList(in *instance.Instance, n *topology.Node, version, tenant string) (*libcni.NetworkConfigList, error) {
 	limits := map[string]bool{"bandwidth": true}
-	plugins := []map[string]any{{"type": "culvert-cni", "socket": daemon.Socket(in, n), "capabilities": limits}}
+	plugins := []map[string]any{{"type": "culvert-cni", "socket": daemon.Socket(in, n), "tenant": tenant, "capabilities": limits}}
 	pods := in.Pods(n)
 	if slices.ContainsFunc(pods, func(p *topology.Node) bool { return len(p.HostPorts) > 0 }) {
 		plugins = append(plugins, map[string]any{"type": "portmap", "backend": "nftables", "capabilities": map[string]bool{"portMappings": true}})
@@ -45,10 +46,10 @@ func networkList(in *instance.Instance, n *topology.Node, version string) (*libc
 	return libcni.ConfListFromBytes(text)
 }
 
-// onNode calls f with a node's plugins and their configuration, on a thread in the
-// node's namespace, which starts them. What ADD says is kept in the folder cache.
-func onNode(in *instance.Instance, n *topology.Node, version, cache string, f func(*libcni.CNIConfig, *libcni.NetworkConfigList) error) error {
-	list, err := networkList(in, n, version)
+// onNode calls f with a node's plugins and their configuration for pods of a tenant or of none, on
+// a thread in the node's namespace, which starts them. What ADD says is kept in the folder cache.
+func onNode(in *instance.Instance, n *topology.Node, version, tenant, cache string, f func(*libcni.CNIConfig, *libcni.NetworkConfigList) error) error {
+	list, err := networkList(in, n, version, tenant)
 	if err != nil {
 		return err
 	}
@@ -81,7 +82,7 @@ func Attach(ctx context.Context, in *instance.Instance, p *topology.Node) error 
 		return JoinPod(ctx, in, p)
 	}
 	var found []netip.Addr
-	err := onNode(in, on, cniVersion, "cni", func(plugins *libcni.CNIConfig, list *libcni.NetworkConfigList) error {
+	err := onNode(in, on, cniVersion, p.Tenant, "cni", func(plugins *libcni.CNIConfig, list *libcni.NetworkConfigList) error {
 		result, err := plugins.AddNetworkList(ctx, list, runtimeOf(in, p))
 		if err != nil {
 			return err
@@ -113,7 +114,7 @@ func Detach(ctx context.Context, in *instance.Instance, p *topology.Node) error 
 		_, err := Kubectl(ctx, in, nil, "delete", "pod", p.Name, "--wait")
 		return err
 	}
-	err := onNode(in, on, cniVersion, "cni", func(plugins *libcni.CNIConfig, list *libcni.NetworkConfigList) error {
+	err := onNode(in, on, cniVersion, p.Tenant, "cni", func(plugins *libcni.CNIConfig, list *libcni.NetworkConfigList) error {
 		return plugins.DelNetworkList(ctx, list, runtimeOf(in, p))
 	})
 	if err != nil {
@@ -126,7 +127,7 @@ func Detach(ctx context.Context, in *instance.Instance, p *topology.Node) error 
 // CNIStatus returns the answer of a node's plugins to CNI's STATUS: no error if pods
 // can be attached.
 func CNIStatus(ctx context.Context, in *instance.Instance, n *topology.Node) error {
-	return onNode(in, n, newCNIVersion, "cni", func(plugins *libcni.CNIConfig, list *libcni.NetworkConfigList) error {
+	return onNode(in, n, newCNIVersion, "", "cni", func(plugins *libcni.CNIConfig, list *libcni.NetworkConfigList) error {
 		return plugins.GetStatusNetworkList(ctx, list)
 	})
 }
@@ -142,7 +143,7 @@ func Collect(ctx context.Context, in *instance.Instance, p *topology.Node) error
 			valid = append(valid, types.GCAttachment{ContainerID: conf.ContainerID, IfName: conf.IfName})
 		}
 	}
-	err := onNode(in, on, newCNIVersion, "cni-lost", func(plugins *libcni.CNIConfig, list *libcni.NetworkConfigList) error {
+	err := onNode(in, on, newCNIVersion, "", "cni-lost", func(plugins *libcni.CNIConfig, list *libcni.NetworkConfigList) error {
 		return plugins.GCNetworkList(ctx, list, &libcni.GCArgs{ValidAttachments: valid})
 	})
 	if err != nil {

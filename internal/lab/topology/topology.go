@@ -134,6 +134,8 @@ type Node struct {
 	// Host is the node of a pod, and HostPorts what of it is open at the node.
 	Host      string     `json:"host,omitempty"`
 	HostPorts []HostPort `json:"host_ports,omitempty"`
+	// Tenant is whose network a pod has, in place of the cluster's.
+	Tenant string `json:"tenant,omitempty"`
 	// Bandwidth is what a pod is held to.
 	Bandwidth *Bandwidth `json:"bandwidth,omitempty"`
 	// Proxy is the mode of kube-proxy: of a node of kind kubelet, and of one of kind

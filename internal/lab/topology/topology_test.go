@@ -23,7 +23,7 @@ func TestTopologies(t *testing.T) {
 			t.Errorf("%s: no summary or no checks", l.Name)
 		}
 	}
-	for _, want := range []string{"gateway", "edge", "frr", "kernel", "slices", "ethernet", "overlay", "overlay-bench", "backbone", "cluster", "single-stack", "attack", "spread", "n4-fast"} {
+	for _, want := range []string{"gateway", "edge", "frr", "kernel", "slices", "ethernet", "overlay", "overlay-bench", "backbone", "cluster", "single-stack", "attack", "spread", "n4-fast", "te", "l3vpn"} {
 		if !slices.Contains(names, want) {
 			t.Errorf("no lab %s among %v", want, names)
 		}
@@ -131,6 +131,11 @@ func TestParse(t *testing.T) {
 		{"engine without FRR", "name: right, kind: host", "name: right, kind: host, engine: {}", []string{"nodes[1]", "engine"}},
 		{"event of no engine", "to: 10.0.0.2", "to: 10.0.0.2, event: {do: engine_start, node: left}", []string{"left", "no engine"}},
 		{"P99 of a ping", "to: 10.0.0.2", "to: 10.0.0.2, expect: {p99: 1ms}", []string{"p99", "udp"}},
+		{"rounds without a limit", "to: 10.0.0.2", "to: 10.0.0.2, rounds: 5", []string{"rounds", "loss_for"}},
+		{"no median of two", "to: 10.0.0.2", "to: 10.0.0.2, rounds: 2, expect: {loss_for: 1s}", []string{"rounds", "3 rounds at least"}},
+		{"loss_for of a ping", "to: 10.0.0.2", "to: 10.0.0.2, rounds: 5, expect: {loss_for: 1s}", []string{"loss_for", "udp"}},
+		{"tenant of no pod", "name: right, kind: host", "name: right, kind: host, tenant: red", []string{"tenant", "right is no pod"}},
+		{"failure of no router", "to: 10.0.0.2", "to: 10.0.0.2, event: {do: node_down, node: left}", []string{"left", "frr"}},
 		{"gtpu", "name: right, kind: host", "name: right, kind: host, gtpu: [{device: g, local: 10.0.0.2}]", []string{"nodes[1]", "gtpu[0]", "remote"}},
 	}
 	for _, tt := range tests {

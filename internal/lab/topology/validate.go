@@ -135,9 +135,10 @@ func (v validator) node(n *Node, seen, smfs map[string]bool) {
 		for _, p := range n.HostPorts {
 			v.want(p.Host != 0 && p.Pod != 0 && (p.Protocol == "tcp" || p.Protocol == "udp"), "host_ports: give host, pod and protocol, which is tcp or udp")
 		}
+		v.want(n.Tenant == "" || on == nil || on.Kind == Cluster, "tenant: %s is no node of kind cluster", n.Host)
 		v.want(n.Bandwidth == nil || n.Bandwidth.Ingress > 0 && n.Bandwidth.Egress > 0, "bandwidth: give ingress and egress, in kbit/s")
 	} else {
-		v.want(n.Host == "" && len(n.HostPorts) == 0 && n.Bandwidth == nil, "host, host_ports, bandwidth: %s is no pod", n.Name)
+		v.want(n.Host == "" && len(n.HostPorts) == 0 && n.Bandwidth == nil && n.Tenant == "", "host, host_ports, bandwidth, tenant: %s is no pod", n.Name)
 	}
 	for i := range n.GTPU {
 		v.in("gtpu[%d]", i).none(n.GTPU[i].Validate())
