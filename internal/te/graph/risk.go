@@ -125,7 +125,7 @@ func (s RiskSet) Less(other RiskSet) RiskSet {
 	return rest
 }
 
-// Common is how many risks two sets have in common, but for those of a third one.
+// Common is how many risks two sets have in common, without those of a third one.
 func (s RiskSet) Common(other, but RiskSet) (n int) {
 	for i := range s {
 		n += bits.OnesCount64(s[i] & other[i] &^ but[i])

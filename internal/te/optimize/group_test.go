@@ -9,8 +9,8 @@ import (
 	"github.com/culvert-net/culvert/internal/te/graph"
 )
 
-// ofPair are what lists of one of two demands fail with: its own ends are not left out, but for those
-// that are the other's too.
+// ofPair are what lists of one of two demands fail with: its own ends stay, unless they are
+// the other one's too.
 func ofPair(g *graph.Graph, key, other te.Key, lists []te.List, kind te.Disjoint) map[string]bool {
 	all := map[string]bool{}
 	for _, l := range lists {
