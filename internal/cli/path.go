@@ -130,8 +130,8 @@ it: the steering entry, the traffic class, the policy and its active candidate p
 and for each segment the node that has the SID. FROM is the name of a pod of this
 node (namespace/name), its address, an interface that the data path is attached to,
 or "host" for this node itself. TO is a pod of this node, or any address. --dscp is that of the packets, and
---vlan and --source say which ones of an interface; classes by labels of pods are not
-looked at. With --tenant FROM and TO are in the tenant's network.
+--vlan and --source say which ones of an interface. With --tenant FROM and TO are in
+the tenant's network.
 
 With --kube the command works from anywhere, with your own rights in the cluster.
 PODs are then names of any pods; it asks the agent on the first pod's node.`,
@@ -360,7 +360,8 @@ func (k known) classify(p *podPath, best *agent.PolicyStatus) *agent.PolicyStatu
 	case p.Host:
 		source = class.Source{Kind: class.SourceHost}
 	case p.Interface == "":
-		source = class.Source{Kind: class.SourcePod, Namespace: k.namespace(p.From)}
+		from := k.pod(p.From)
+		source = class.Source{Kind: class.SourcePod, Namespace: from.Namespace, Labels: from.Labels}
 	case p.From.IsValid():
 		source.Prefix = netip.PrefixFrom(p.From, p.From.BitLen())
 	}
@@ -415,13 +416,13 @@ func (k known) policy(name string) *agent.PolicyStatus {
 	return &k.policies[i]
 }
 
-// namespace is that of the pod with an address.
-func (k known) namespace(a netip.Addr) string {
+// pod is the one with an address; the zero value: none has it.
+func (k known) pod(a netip.Addr) pods.Status {
 	i := slices.IndexFunc(k.pods, func(p pods.Status) bool { return slices.Contains(p.Addresses, a) })
 	if i < 0 {
-		return ""
+		return pods.Status{}
 	}
-	return k.pods[i].Namespace
+	return k.pods[i]
 }
 
 // lists are a policy's, for packets to an address.

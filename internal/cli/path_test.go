@@ -202,7 +202,10 @@ func TestPathOfClass(t *testing.T) {
 		{Class: class.Class{Name: "sealed", Color: 200, Strict: true, Match: class.Match{DSCP: []uint16{10}}}},
 		{Class: class.Class{Name: "own", Color: 100, Priority: -1, Match: class.Match{Host: true}}},
 		{Class: class.Class{Name: "bulk", Color: 300, Match: class.Match{DSCP: []uint16{8}}}},
+		{Class: class.Class{Name: "web", Color: 100, Match: class.Match{DSCP: []uint16{34}, PodLabels: map[string]string{"app": "web"}}}},
 	}
+	k.pods[0].Labels = map[string]string{"app": "web", "tier": "front"}
+	k.pods[1].Labels = map[string]string{"app": "db"}
 	for _, tt := range []struct {
 		from     string
 		dscp     uint8
@@ -213,6 +216,8 @@ func TestPathOfClass(t *testing.T) {
 		{"default/a", 46, podPath{Way: "policy", Policy: "fast", Class: "voice", Color: 100}, 2},
 		{"default/a", 10, podPath{Way: "drop", Class: "sealed", Color: 200, Fallback: true}, 0},
 		{"default/a", 8, podPath{Way: "policy", Policy: "narrow", Class: "bulk", Color: 300, Fallback: true}, 2},
+		{"default/a", 34, podPath{Way: "policy", Policy: "fast", Class: "web", Color: 100}, 2},
+		{"default/b", 34, podPath{Way: "policy", Policy: "narrow"}, 2},
 		{"host", 0, podPath{Way: "policy", Policy: "fast", Class: "own", Color: 100}, 2},
 		{"host", 46, podPath{Way: "policy", Policy: "fast", Class: "own", Color: 100}, 2},
 		{"host", 10, podPath{Way: "drop", Class: "sealed", Color: 200, Fallback: true}, 0},
