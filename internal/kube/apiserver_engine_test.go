@@ -24,14 +24,7 @@ import (
 // engineOf is an engine with the rights of the chart's service account, and no others, by a host.
 func (s *server) engineOf(t *testing.T, host string) *Engine {
 	t.Helper()
-	request := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": map[string]any{}}}
-	request.SetName("culvert-te")
-	answer, err := s.objects.Resource(resources["ServiceAccount"]).Namespace(namespace).Create(t.Context(), request, metav1.CreateOptions{}, "token")
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, _, _ := unstructured.NestedString(answer.Object, "status", "token")
-	c := &rest.Config{Host: host, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{Insecure: true}, QPS: -1}
+	c := &rest.Config{Host: host, BearerToken: s.token(t, "culvert-te", nil), TLSClientConfig: rest.TLSClientConfig{Insecure: true}, QPS: -1}
 	objects, err := dynamic.NewForConfig(c)
 	if err != nil {
 		t.Fatal(err)
@@ -43,15 +36,24 @@ func (s *server) engineOf(t *testing.T, host string) *Engine {
 	return &Engine{config: c, api: connection{objects, meta, newDialer()}}
 }
 
+// install applies what the chart has for an engine, and returns it by kind.
+func (s *server) install(t *testing.T, values map[string]any) map[string]*unstructured.Unstructured {
+	t.Helper()
+	out := map[string]*unstructured.Unstructured{}
+	for _, u := range objectsIn(t, render(t, values)) {
+		if strings.HasPrefix(u.GetName(), "culvert-te") {
+			s.apply(t, u)
+			out[u.GetKind()] = u
+		}
+	}
+	return out
+}
+
 // An engine with the rights of the chart does all that it has to, and nothing else. Of two that
 // share a Lease the other one takes over from one whose API server is away for it.
 func TestEngineOnAPIServer(t *testing.T) {
 	s := newServer(t)
-	for _, u := range objectsIn(t, render(t, map[string]any{"te": map[string]any{"enabled": true}})) {
-		if _, known := resources[u.GetKind()]; known && strings.Contains(u.GetName(), "culvert-te") {
-			s.apply(t, u)
-		}
-	}
+	s.install(t, map[string]any{"te": map[string]any{"enabled": true}})
 	s.apply(t, nodeObject("node-2", other("node-2", "2001:db8::2")))
 	e := s.engineOf(t, s.admin.Host)
 	paths, err := e.Paths("te")

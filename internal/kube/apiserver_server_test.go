@@ -30,6 +30,7 @@ import (
 type server struct {
 	dir        string
 	port, etcd int
+	more       []string // arguments of the kube-apiserver
 	api        *exec.Cmd
 	admin      *rest.Config
 	objects    dynamic.Interface
@@ -54,9 +55,9 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-func newServer(t *testing.T) *server {
+func newServer(t *testing.T, more ...string) *server {
 	t.Helper()
-	s := &server{dir: t.TempDir(), port: freePort(t), etcd: freePort(t)}
+	s := &server{dir: t.TempDir(), port: freePort(t), etcd: freePort(t), more: more}
 	peer := freePort(t)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -119,10 +120,11 @@ func end(c *exec.Cmd) {
 func (s *server) start(t *testing.T) {
 	t.Helper()
 	file := func(name string) string { return filepath.Join(s.dir, name) }
-	s.api = s.run(t, "kube-apiserver", "--etcd-servers", fmt.Sprintf("http://127.0.0.1:%d", s.etcd), "--bind-address", "127.0.0.1",
+	args := append([]string{"--etcd-servers", fmt.Sprintf("http://127.0.0.1:%d", s.etcd), "--bind-address", "127.0.0.1",
 		"--secure-port", fmt.Sprint(s.port), "--cert-dir", file("certs"), "--token-auth-file", file("tokens.csv"), "--authorization-mode", "RBAC",
 		"--service-account-issuer", "https://kubernetes.default.svc", "--service-account-signing-key-file", file("accounts.key"),
-		"--service-account-key-file", file("accounts.key"), "--service-cluster-ip-range", "10.96.0.0/16", "--allow-privileged")
+		"--service-account-key-file", file("accounts.key"), "--service-cluster-ip-range", "10.96.0.0/16", "--allow-privileged"}, s.more...)
+	s.api = s.run(t, "kube-apiserver", args...)
 	s.waits(t, "the API server is ready", func() error {
 		_, err := s.objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Get(t.Context(), namespace, metav1.GetOptions{})
 		return err
@@ -159,6 +161,8 @@ var resources = map[string]schema.GroupVersionResource{
 	"NetworkPolicy": networkPolicyResource, "Node": nodeResource, "ConfigMap": configMapResource, policyKind: policyResource,
 	"SRv6TrafficClass": classResource, "SRv6TrafficClassClaim": claimResource, "EndpointSlice": sliceResource,
 	"DaemonSet":                        {Group: "apps", Version: "v1", Resource: "daemonsets"},
+	"Deployment":                       {Group: "apps", Version: "v1", Resource: "deployments"},
+	"PodDisruptionBudget":              {Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"},
 	"Namespace":                        {Version: "v1", Resource: "namespaces"},
 	"ServiceAccount":                   {Version: "v1", Resource: "serviceaccounts"},
 	"Pod":                              {Version: "v1", Resource: "pods"},
@@ -221,6 +225,19 @@ func spec(change func(map[string]any)) map[string]any {
 	return s
 }
 
+// token is one of a service account of the manifest or the chart.
+func (s *server) token(t *testing.T, account string, spec map[string]any) string {
+	t.Helper()
+	request := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}}
+	request.SetName(account)
+	answer, err := s.objects.Resource(resources["ServiceAccount"]).Namespace(namespace).Create(t.Context(), request, metav1.CreateOptions{}, "token")
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, _, _ := unstructured.NestedString(answer.Object, "status", "token")
+	return token
+}
+
 // agent is a connection as the daemon of a node has it: by a token of the
 // manifest's service account that is bound to a pod of that node.
 func (s *server) agent(t *testing.T, node, host string) connection {
@@ -229,14 +246,7 @@ func (s *server) agent(t *testing.T, node, host string) connection {
 		"metadata": map[string]any{"name": "culvert-" + node, "namespace": namespace},
 		"spec":     map[string]any{"serviceAccountName": "culvert", "nodeName": node, "containers": []any{map[string]any{"name": "c", "image": "none"}}}}}
 	s.apply(t, pod)
-	request := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
-		"spec": map[string]any{"boundObjectRef": map[string]any{"apiVersion": "v1", "kind": "Pod", "name": pod.GetName()}}}}
-	request.SetName("culvert")
-	answer, err := s.objects.Resource(resources["ServiceAccount"]).Namespace(namespace).Create(t.Context(), request, metav1.CreateOptions{}, "token")
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, _, _ := unstructured.NestedString(answer.Object, "status", "token")
+	token := s.token(t, "culvert", map[string]any{"boundObjectRef": map[string]any{"apiVersion": "v1", "kind": "Pod", "name": pod.GetName()}})
 	c := &rest.Config{Host: host, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{Insecure: true}, QPS: requestRate, Burst: requestBurst}
 	objects, err := dynamic.NewForConfig(c)
 	if err != nil {
