@@ -9,11 +9,12 @@ import (
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
-// What is told of round trips is told again when one has changed by a quarter of it and by
-// leastChange, and not more often than each tellInterval: each telling is a write to the API server.
+// What is told of round trips is told again when one is measured first, or when one has differed for
+// holdsFor without a break, by a quarter of it and by leastChange: each telling is a write to the API
+// server, and a busy host moves a mean for seconds.
 const (
-	tellInterval = 30 * time.Second
-	leastChange  = 100 * time.Microsecond
+	holdsFor    = 30 * time.Second
+	leastChange = 100 * time.Microsecond
 )
 
 // roundTrips are those of policies' segment lists that Kubernetes was told, by the policies' names.
@@ -21,13 +22,14 @@ type roundTrips map[string]toldTrips
 
 // toldTrips are the mean round trips of a policy's lists; 0: none is known.
 type toldTrips struct {
+	lists string // by SegmentList.Key
 	means []time.Duration
-	at    time.Time
+	since time.Time // that what is measured has differed; zero: it does not
 }
 
 // tell returns what Kubernetes is to be told now, by policy. delays are by SegmentList.Key; nil:
 // nothing is probed.
-func (r roundTrips) tell(policies map[string]srpolicy.Policy, delays map[string]liveness.Delay, now time.Time) map[string]string {
+func (r roundTrips) tell(policies map[string]srpolicy.Policy, delays map[string]liveness.Delay, at time.Time) map[string]string {
 	for name := range r {
 		if _, there := policies[name]; !there || delays == nil {
 			delete(r, name)
@@ -38,18 +40,36 @@ func (r roundTrips) tell(policies map[string]srpolicy.Policy, delays map[string]
 		if delays == nil {
 			break
 		}
-		var means []time.Duration
+		now := toldTrips{}
 		for _, l := range p.SegmentLists {
-			means = append(means, delays[l.Key()].Mean)
+			now.lists += l.Key() + " "
+			now.means = append(now.means, delays[l.Key()].Mean)
 		}
-		told, before := r[name]
-		if !before || len(told.means) != len(means) || now.Sub(told.at) >= tellInterval && !slices.EqualFunc(told.means, means, isAbout) {
-			told = toldTrips{means, now}
-			r[name] = told
+		told := r[name]
+		switch {
+		case told.lists != now.lists, isFirst(told.means, now.means):
+			told = now
+		case slices.EqualFunc(told.means, now.means, isAbout):
+			told.since = time.Time{}
+		case told.since.IsZero():
+			told.since = at
+		case at.Sub(told.since) >= holdsFor:
+			told = now
 		}
+		r[name] = told
 		out[name] = told.text()
 	}
 	return out
+}
+
+// isFirst says whether a round trip is known now that was not.
+func isFirst(told, now []time.Duration) bool {
+	for i := range now {
+		if told[i] == 0 && now[i] != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // isAbout says whether a round trip is still about what was told.

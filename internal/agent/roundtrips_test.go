@@ -23,12 +23,17 @@ func TestRoundTripsAreToldSeldom(t *testing.T) {
 		one, two time.Duration
 		want     string
 	}{
-		{"at once", 0, 1234567 * time.Nanosecond, 0, "1.23ms -"},
-		{"a second probe, soon", time.Second, 1234567, 2 * time.Millisecond, "1.23ms -"},
-		{"later", 30 * time.Second, 1234567, 2 * time.Millisecond, "1.23ms 2ms"},
+		{"not measured yet", 0, 0, 0, ""},
+		{"at once", 5 * time.Second, 1234567 * time.Nanosecond, 0, "1.23ms -"},
+		{"a second list", 6 * time.Second, 1234567, 2 * time.Millisecond, "1.23ms 2ms"},
 		{"about the same", 90 * time.Second, 1400 * time.Microsecond, 2400 * time.Microsecond, "1.23ms 2ms"},
-		{"much longer", 120 * time.Second, 1400 * time.Microsecond, 5 * time.Millisecond, "1.4ms 5ms"},
-		{"soon back", 121 * time.Second, 1400 * time.Microsecond, 2 * time.Millisecond, "1.4ms 5ms"},
+		{"much longer", 100 * time.Second, 1400 * time.Microsecond, 5 * time.Millisecond, "1.23ms 2ms"},
+		{"back", 125 * time.Second, 1400 * time.Microsecond, 2 * time.Millisecond, "1.23ms 2ms"},
+		{"longer again", 130 * time.Second, 1400 * time.Microsecond, 5 * time.Millisecond, "1.23ms 2ms"},
+		{"not for long", 159 * time.Second, 1400 * time.Microsecond, 5 * time.Millisecond, "1.23ms 2ms"},
+		{"for long", 160 * time.Second, 1400 * time.Microsecond, 5 * time.Millisecond, "1.4ms 5ms"},
+		{"no probe returns", 161 * time.Second, 1400 * time.Microsecond, 0, "1.4ms 5ms"},
+		{"none has for long", 191 * time.Second, 1400 * time.Microsecond, 0, "1.4ms -"},
 	} {
 		delays := map[string]liveness.Delay{one.Key(): {Mean: step.one}, two.Key(): {Mean: step.two}}
 		got := r.tell(policies, delays, begin.Add(step.after))
@@ -37,10 +42,14 @@ func TestRoundTripsAreToldSeldom(t *testing.T) {
 		}
 	}
 	policies["p"] = srpolicy.Policy{SegmentLists: []srpolicy.SegmentList{two}}
-	if got := r.tell(policies, map[string]liveness.Delay{two.Key(): {Mean: 3 * time.Millisecond}}, begin.Add(122*time.Second)); got["p"] != "3ms" {
+	if got := r.tell(policies, map[string]liveness.Delay{two.Key(): {Mean: 3 * time.Millisecond}}, begin.Add(192*time.Second)); got["p"] != "3ms" {
 		t.Errorf("another list: %v", got)
 	}
-	if got := r.tell(policies, nil, begin.Add(123*time.Second)); len(got) != 0 || len(r) != 0 {
+	policies["p"] = srpolicy.Policy{SegmentLists: []srpolicy.SegmentList{one}} // of another path, as many
+	if got := r.tell(policies, map[string]liveness.Delay{one.Key(): {Mean: 4 * time.Millisecond}}, begin.Add(192*time.Second)); got["p"] != "4ms" {
+		t.Errorf("another path: %v", got)
+	}
+	if got := r.tell(policies, nil, begin.Add(193*time.Second)); len(got) != 0 || len(r) != 0 {
 		t.Errorf("nothing is probed: %v", got)
 	}
 }
