@@ -3,6 +3,7 @@
 package kube
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 )
 
@@ -75,8 +77,55 @@ func TestClassesOnAPIServer(t *testing.T) {
 	}
 	is("SRv6TrafficClass", "", "voice", stateWaiting, "no endpoints")
 
+	if got := s.kubectl(t, "root", "get", "srtc,srtcc", "-A", "-o", "wide"); !regexp.MustCompile(`(?s)srv6trafficclass\S*/voice +100 .*Waiting .*no endpoints.*srv6trafficclassclaim\S*/wide +gold +Refused .*12 is beyond`).MatchString(got) {
+		t.Errorf("kubectl shows\n%s", got)
+	}
 	t.Run("rights", func(t *testing.T) { s.keepsClasses(t) })
+	t.Run("a tenant's rights", func(t *testing.T) { s.claims(t) })
 	t.Run("schema", func(t *testing.T) { s.refusesClasses(t) })
+}
+
+const rightsInShop = `
+{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: claims, namespace: shop}, rules: [{apiGroups: [culvert.net], resources: [srv6trafficclassclaims], verbs: ["*"]}]}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: claims, namespace: shop}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: claims},
+  subjects: [{kind: User, name: nobody, apiGroup: rbac.authorization.k8s.io}]}
+`
+
+// claims: whoever has all rights for claims in a namespace makes them there, and neither classes, nor
+// claims elsewhere, nor a status.
+func (s *server) claims(t *testing.T) {
+	for _, u := range objectsIn(t, rightsInShop) {
+		s.apply(t, u)
+	}
+	c := rest.CopyConfig(s.admin)
+	c.BearerToken = "nobody"
+	objects, err := dynamic.NewForConfig(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim := objectIn(t, `{kind: SRv6TrafficClassClaim, metadata: {name: own}, spec: {class: gold, match: {dscp: [10]}}}`)
+	claims := objects.Resource(claimResource)
+	s.waits(t, "a claim in the namespace", func() error {
+		_, err := claims.Namespace("shop").Create(t.Context(), claim, metav1.CreateOptions{})
+		return err
+	})
+	denied := func(what string, err error) {
+		t.Helper()
+		if !apierrors.IsForbidden(err) {
+			t.Errorf("%s: %v, want it to be denied", what, err)
+		}
+	}
+	_, err = claims.Namespace("default").Create(t.Context(), claim, metav1.CreateOptions{})
+	denied("a claim elsewhere", err)
+	_, err = objects.Resource(classResource).Create(t.Context(), objectIn(t, `{kind: SRv6TrafficClass, metadata: {name: mine}, spec: {color: 7}}`), metav1.CreateOptions{})
+	denied("a class", err)
+	_, err = claims.Namespace("shop").Patch(t.Context(), "own", "application/merge-patch+json", []byte(`{"status":{"nodes":[{"name":"node-1","state":"Active"}]}}`), metav1.PatchOptions{}, "status")
+	denied("a status", err)
+	got, err := claims.Namespace("shop").Patch(t.Context(), "own", "application/merge-patch+json", []byte(`{"status":{"nodes":[{"name":"node-2","state":"Active"}]}}`), metav1.PatchOptions{})
+	if err != nil || nodeStatus(got, "node-2") != nil {
+		t.Errorf("a status beside the spec: %v, %v", got, err)
+	}
 }
 
 // refusesClasses: what the schema of classes and claims finds never gets as far as a node.

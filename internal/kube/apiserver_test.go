@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -59,6 +60,9 @@ func TestAPIServer(t *testing.T) {
 			return want(got["state"] == stateActive && got["reason"] == "highest preference" && got["since"] != nil &&
 				fmt.Sprint(got["roundTrips"]) == "[1.2ms -]", "%v", got)
 		})
+		if got := s.kubectl(t, "root", "get", "srp", "-o", "wide"); !regexp.MustCompile(`\ncore .* Active +\["1\.2ms","-"\] `).MatchString(got) {
+			t.Errorf("kubectl shows\n%s", got)
+		}
 		s.waits(t, "the status of the ConfigMap", func() error {
 			text := s.get(t, listingObject("")).GetAnnotations()[StatusAnnotation]
 			return want(strings.Contains(text, `"state":"Invalid"`) && strings.Contains(text, `"state":"Standby"`), "%s", text)

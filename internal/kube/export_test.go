@@ -5,7 +5,9 @@ package kube
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,4 +51,14 @@ func (s *server) kubeconfig(t *testing.T, token string) string {
 		t.Fatal(err)
 	}
 	return file
+}
+
+// kubectl is what kubectl prints for somebody.
+func (s *server) kubectl(t *testing.T, token string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(filepath.Join(programs(t), "kubectl"), append(args, "--kubeconfig", s.kubeconfig(t, token))...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("kubectl %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
 }
