@@ -9,7 +9,7 @@ import (
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
-// What is told of round trips is told again when one is measured first, or when one has differed for
+// Kubernetes hears of a round trip again when one is measured first, or when one has differed for
 // holdsFor without a break, by a quarter of it and by leastChange: each telling is a write to the API
 // server, and a busy host moves a mean for seconds.
 const (
@@ -72,7 +72,7 @@ func isFirst(told, now []time.Duration) bool {
 	return false
 }
 
-// isAbout says whether a round trip is still about what was told.
+// isAbout says whether a round trip is still about the one before.
 func isAbout(told, now time.Duration) bool {
 	difference := max(told, now) - min(told, now)
 	return (told == 0) == (now == 0) && (difference < leastChange || difference*4 < told)

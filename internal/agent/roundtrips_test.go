@@ -9,7 +9,7 @@ import (
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
 
-// What is told of round trips changes seldom, and only if they do.
+// Kubernetes hears of round trips seldom, and only if they change.
 func TestRoundTripsAreToldSeldom(t *testing.T) {
 	list := func(sid string) srpolicy.SegmentList {
 		return srpolicy.SegmentList{Segments: []netip.Addr{netip.MustParseAddr(sid)}}
