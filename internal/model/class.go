@@ -91,11 +91,11 @@ func (m *Model) classifyFlow(f *Forwarding) (policy, name string) {
 	}
 	best := m.policies[f.Policy]
 	p := m.ofColor(best, found.Color)
-	for i := 0; p != nil && i < len(p.SegmentLists); i++ {
-		last := p.SegmentLists[i].Segments[len(p.SegmentLists[i].Segments)-1]
-		if !slices.ContainsFunc(best.SegmentLists, func(l srpolicy.SegmentList) bool { return l.Segments[len(l.Segments)-1] == last }) {
-			p = nil
-		}
+	last := func(l srpolicy.SegmentList) netip.Addr { return l.Segments[len(l.Segments)-1] }
+	if p != nil && slices.ContainsFunc(p.Lists(), func(l srpolicy.SegmentList) bool {
+		return !slices.ContainsFunc(best.Lists(), func(m srpolicy.SegmentList) bool { return last(m) == last(l) })
+	}) {
+		p = nil
 	}
 	switch {
 	case p != nil:
