@@ -16,6 +16,7 @@
 #define NAT_READ_SYN (1 << 19)
 #define NAT_READ_END (1 << 20) /* FIN or RST */
 #define NAT_MAKE (1 << 21)     /* of nat_port_of(): make a mapping where there is none */
+#define NAT_READ_DATA (1 << 22) /* of TCP */
 
 /* ---- whose ---- */
 
@@ -229,6 +230,8 @@ GLOBAL int nat_read(struct xdp_md *ctx, __u32 l3, __u32 destination)
 		found |= NAT_READ_END;
 	if (head[TCP_FLAGS] & TCP_SYN)
 		found |= NAT_READ_SYN;
+	if (l4 + (head[TCP_DATA_OFFSET] >> 4) * 4u < end)
+		found |= NAT_READ_DATA;
 	return found;
 }
 
@@ -256,14 +259,17 @@ INLINE int nat_lives(struct nat *nat, __u32 protocol, __u64 slot, __u32 now)
 	return slot & NAT_USED && now - (__u32)slot <= life;
 }
 
-/* A slot after a packet of the UE's. */
+/* A slot after a packet of the UE's. The last one of a connection that the UE closes first is an
+ * ACK, which must not undo the FIN. Data does: it is another connection's by this port. */
 INLINE __u64 nat_slot(__u64 slot, __u32 read, __u32 now)
 {
-	__u64 established = read & NAT_READ_END   ? 0
-			    : read & NAT_READ_SYN ? slot & NAT_ESTABLISHED
-						  : NAT_ESTABLISHED;
+	__u64 state = read & NAT_READ_END    ? NAT_ENDED
+		      : read & NAT_READ_SYN  ? slot & NAT_ESTABLISHED
+		      : read & NAT_READ_DATA ? NAT_ESTABLISHED
+		      : slot & NAT_ENDED     ? NAT_ENDED
+					     : NAT_ESTABLISHED;
 
-	return (__u64)(read & 0xffff) << 48 | NAT_USED | established | now;
+	return (__u64)(read & 0xffff) << 48 | NAT_USED | state | now;
 }
 
 /* The buckets of a block that a port may be in: the first, and the second << 16. */

@@ -34,7 +34,8 @@ enum nat_protocol { NAT_UDP, NAT_TCP, NAT_ICMP, NAT_PROTOCOLS };
  * (protocol * public addresses + address) * NAT_BUCKETS + (port - NAT_FIRST_PORT) / NAT_SLOTS.
  * A slot is the UE's port << 48, NAT_* flags, and when the UE last sent by it; 0: free. */
 #define NAT_USED (1ull << 40)
-#define NAT_ESTABLISHED (1ull << 41) /* TCP: the UE has sent data, and no FIN or RST since */
+#define NAT_ESTABLISHED (1ull << 41) /* TCP: it carries data */
+#define NAT_ENDED (1ull << 42) /* TCP: after a FIN or RST of the UE's the UE has sent no data */
 
 struct nat_slots {
 	__u64 slot[NAT_SLOTS];

@@ -28,10 +28,19 @@ type external struct {
 
 // mapping is what a public port is in use for.
 type mapping struct {
-	private     uint16
-	established bool  // TCP: it carries data
-	sent        int64 // when the UE sent by it, in units of time
+	private uint16
+	tcp     tcpState
+	sent    int64 // when the UE sent by it, in units of time
 }
+
+// tcpState is what the UE's packets say of a mapping's connections.
+type tcpState uint8
+
+const (
+	tcpBegins      tcpState = iota // a SYN
+	tcpEstablished                 // it carries data
+	tcpEnded                       // a FIN or RST, and no data since
+)
 
 // natUnit is the unit of time of mappings.
 const natUnit = 1 << 30
@@ -63,7 +72,7 @@ func (m *Model) natWhere(is func(*natState) bool) *natState {
 // lives says whether a mapping has not run out.
 func (n *natState) lives(protocol uint8, x *mapping, now int64) bool {
 	seconds := map[uint8]uint32{protoUDP: n.Timeouts.UDP, protoICMP: n.Timeouts.ICMP, protoTCP: n.Timeouts.TCPTransitory}[protocol]
-	if protocol == protoTCP && x.established {
+	if protocol == protoTCP && x.tcp == tcpEstablished {
 		seconds = n.Timeouts.TCP
 	}
 	return now-x.sent <= int64(seconds)*1e9/natUnit
@@ -89,7 +98,10 @@ func (n *natState) publicPort(b nat.Block, f flowEnd, now int64) (uint16, bool) 
 			continue
 		}
 		if !f.quoted {
-			x.established = f.establishes(x.established && n.lives(f.protocol, x, now))
+			if !n.lives(f.protocol, x, now) {
+				x.tcp = tcpBegins
+			}
+			x.tcp = f.after(x.tcp)
 			x.sent = now
 		}
 		return port, true
@@ -101,7 +113,7 @@ func (n *natState) publicPort(b nat.Block, f flowEnd, now int64) (uint16, bool) 
 		for _, port := range slices.Concat(groups[0], groups[1]) {
 			at := external{f.protocol, b.Address, port}
 			if x := n.mappings[at]; port&1 == parity && (x == nil || !n.lives(f.protocol, x, now)) {
-				n.mappings[at] = &mapping{f.port, f.establishes(false), now}
+				n.mappings[at] = &mapping{f.port, f.after(tcpBegins), now}
 				return port, true
 			}
 		}
@@ -115,10 +127,20 @@ type flowEnd struct {
 	port     uint16 // ICMP's queries: the identifier
 	quoted   bool   // by an ICMP error, on the other side
 	syn, end bool   // TCP: SYN; FIN or RST
+	data     bool   // TCP: it carries some
 }
 
-// establishes says whether a TCP connection carries data after the packet.
-func (f flowEnd) establishes(already bool) bool { return !f.end && (already || !f.syn) }
+// after is the state of a mapping after the packet. The last ACK of a connection that the UE closes
+// leaves it ended; data is another connection's.
+func (f flowEnd) after(before tcpState) tcpState {
+	switch {
+	case f.end, before == tcpEnded && !f.syn && !f.data:
+		return tcpEnded
+	case f.syn && before != tcpEstablished:
+		return tcpBegins
+	}
+	return tcpEstablished
+}
 
 // endOf reads the source or the destination of a packet that is whole or a first fragment;
 // false where there is nothing to translate.
@@ -135,6 +157,7 @@ func endOf(p v4, destination bool) (f flowEnd, ok bool) {
 	}
 	const fin, syn, rst = 1, 2, 4
 	f.end, f.syn = l4[13]&(fin|rst) != 0, l4[13]&syn != 0
+	f.data = len(l4) > int(l4[12]>>4)*4
 	return f, true
 }
 
