@@ -1,6 +1,7 @@
 package model
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -387,4 +388,16 @@ func (j *journey) complete(p []byte, l3 int) v4 {
 	j.frame = slices.Clone(j.frame)
 	copy(j.frame[l3:], p)
 	return p
+}
+
+// forgetMappings has the block of a UE begin without mappings.
+func (m *Model) forgetMappings(ue netip.Addr) {
+	n := m.natOfUE(ue)
+	if n == nil {
+		return
+	}
+	block, _ := n.BlockOf(n.Pool, ue)
+	maps.DeleteFunc(n.mappings, func(at external, _ *mapping) bool {
+		return at.address == block.Address && at.port >= block.First && at.port <= block.Last
+	})
 }

@@ -248,6 +248,11 @@ func (m *Model) addSessions() error {
 			return fmt.Errorf("session %d: %w", m.network.Sessions[i].ID, err)
 		}
 	}
+	for ue := range m.sessions.byUE {
+		if _, known := had.byUE[ue]; !known {
+			m.forgetMappings(ue.Addr())
+		}
+	}
 	for _, list := range m.sessions.byTEID {
 		sortRules(list)
 	}
