@@ -154,9 +154,20 @@ INLINE int martian(struct packet *p)
 	return p->push == PUSH_GTPU4 && p->quote;
 }
 
+/* Whether the kernel may refuse to send it on: IPv4 from a tunnel comes to it by the
+ * interface of the outer packet, where a strict reverse path filter drops what it would
+ * send back by another one. To a device that XDP cannot redirect to only the kernel sends. */
+INLINE int filtered(struct packet *p, struct bpf_fib_lookup *fib)
+{
+	__u32 ifindex = fib->ifindex;
+
+	return p->family == 4 && p->edit == EDIT_INNER && p->keep > p->l3 && p->quote &&
+	       bpf_map_lookup_elem(&device, &ifindex);
+}
+
 /* The daemon has the neighbour resolved, and sends the frame in again, or an
- * error about what it quotes: the kernel would look into its main table, or take
- * the packet for a martian. */
+ * error about what it quotes: the kernel would look into its main table, or drop
+ * the packet and say nothing. */
 INLINE int resolve_neighbour(struct packet *p, struct bpf_fib_lookup *fib)
 {
 	if (!error_allowed()) {
@@ -255,7 +266,8 @@ GLOBAL int ask_kernel(struct xdp_md *ctx, struct packet *p)
 		flags = BPF_FIB_LOOKUP_DIRECT | BPF_FIB_LOOKUP_TBID;
 	}
 	ret = bpf_fib_lookup(ctx, &fib, sizeof(fib), flags);
-	if (ret == BPF_FIB_LKUP_RET_NO_NEIGH && (p->table != MAIN_TABLE || martian(p)))
+	if (ret == BPF_FIB_LKUP_RET_NO_NEIGH &&
+	    (p->table != MAIN_TABLE || martian(p) || filtered(p, &fib)))
 		return resolve_neighbour(p, &fib);
 	if (ret == BPF_FIB_LKUP_RET_FWD_DISABLED && is_for_others(p))
 		return resolve_route(p);

@@ -50,7 +50,7 @@ func TestNeighbourIsHandedUp(t *testing.T) {
 	out, _ := netns.Veth(t, ns, "out", ns, "out-peer")
 	for _, route := range []string{
 		"10.20.0.0/24 dev out table 100", "10.20.0.0/24 dev out", "10.30.0.0/16 via 10.20.0.9 dev out onlink table 100",
-		"10.40.0.0/16 via inet6 fe80::9 dev out table 100", "2001:db8:20::/64 dev out table 100",
+		"10.40.0.0/16 via inet6 fe80::9 dev out table 100", "2001:db8:20::/64 dev out table 100", "2001:db8:20::/64 dev out",
 	} {
 		ns.IP(t, "route add "+route)
 	}
@@ -79,9 +79,17 @@ func TestNeighbourIsHandedUp(t *testing.T) {
 				t.Errorf("to %s: %+v", c.dst, p)
 			}
 		}
-		// In main the kernel asks; of no route nobody can; beyond the limit
-		// nobody does.
-		r.ends(t, in.Index, inside("fc00:a:200::", "10.50.0.1", "10.20.0.7"), "passed")
+		// In main the kernel asks, if only it can send there, or nothing filters; of no route
+		// nobody can; beyond the limit nobody does.
+		inMain := inside("fc00:a:200::", "10.50.0.1", "10.20.0.7")
+		r.ends(t, in.Index, inMain, "passed")
+		must(t, r.d.Ports.PutDevice(out.Index))
+		r.ends(t, in.Index, inMain, "slow_path")
+		if got := r.takePunts(1); len(got) != 1 || got[0].Kind != event.PuntNeighbour || got[0].NextHop != addr("10.20.0.7") || !bytes.Equal(got[0].Data, inMain) {
+			t.Errorf("in main: %+v", got)
+		}
+		r.ends(t, in.Index, packet.Frame(packet.Ethernet{}, packet.IPv4{Src: addr("10.50.0.1"), Dst: addr("10.20.0.7")}, packet.ICMP{Type: 8}), "passed")
+		r.ends(t, in.Index, inside("fc00:a:200::", "2001:db8:50::1", "2001:db8:20::7"), "passed")
 		r.ends(t, in.Index, inside("fc00:a:100::", "10.50.0.1", "10.99.0.7"), "no_route")
 		if got := r.takePunts(1); len(got) != 1 || got[0].Kind != event.PuntICMP || got[0].Type != 1 || got[0].Code != 0 || got[0].L3 != 14+40 {
 			t.Errorf("no route: %+v", got)
@@ -90,6 +98,7 @@ func TestNeighbourIsHandedUp(t *testing.T) {
 		none.ErrorsPerSecond = 0
 		must(t, r.d.SetSettings(none))
 		r.ends(t, in.Index, inside("fc00:a:100::", "10.50.0.1", "10.20.0.7"), "no_neighbour")
+		r.ends(t, in.Index, inMain, "passed")
 		if got := r.takePunts(0); len(got) != 0 {
 			t.Errorf("records that nobody wants: %+v", got)
 		}
