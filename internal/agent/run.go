@@ -176,6 +176,7 @@ func (a *Agent) end() error {
 // is touched: what the tables hold may be old, but nothing in them is empty.
 func (a *Agent) follow(ctx context.Context, group *errgroup.Group, goal *plan.Goal, snapshots <-chan *netdev.Snapshot) (err error) {
 	c := a.core
+	lacks := needs{core: c, proc: "/proc"}
 	select {
 	case <-ctx.Done():
 		return nil
@@ -186,9 +187,7 @@ func (a *Agent) follow(ctx context.Context, group *errgroup.Group, goal *plan.Go
 		if err := takeOver(ctx, a.core, group, goal, s); err != nil {
 			return err
 		}
-		for _, line := range hostNeeds(goal.Config(plan.Scope{}), s, "/proc") {
-			a.log.Warn(line, "event", logevent.HostSetting)
-		}
+		lacks.look()
 	}
 	group.Go(func() error { return a.punts.Run(ctx) })
 	if err := adjustSources(ctx, a); err != nil {
@@ -223,6 +222,7 @@ func (a *Agent) follow(ctx context.Context, group *errgroup.Group, goal *plan.Go
 			a.punts.Retry()
 		case <-retry.C:
 			c.retry()
+			lacks.look()
 			c.pods.Retry()
 			c.pods.UpdateMTU()
 		case <-c.upf.path.put:

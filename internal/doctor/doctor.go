@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"fmt"
-	"net/netip"
 	"runtime"
 	"slices"
 	"strings"
@@ -127,7 +126,8 @@ func Run(o Options) []Check {
 	if o.Overlay != nil {
 		return merged(append(checks, n.member()...))
 	}
-	return merged(slices.Concat(checks, forwarding(procfs, usesIPv6(o.Config)), n.interfaces(o.Interfaces)))
+	v4, v6 := families(o.Config)
+	return merged(slices.Concat(checks, forwarding(procfs, v4, v6), n.interfaces(o.Interfaces)))
 }
 
 // merged returns the checks with one line for each cause: what several interfaces have in
@@ -160,14 +160,12 @@ func merged(checks []Check) (out []Check) {
 	return out
 }
 
-// usesIPv6 says whether packets over IPv6 may come. Without a configuration they may.
-func usesIPv6(c *config.Config) bool {
-	if c == nil || speaksSRv6(&Options{Config: c}) || c.BGP.IsSet() || c.Overlay.IsSet() || !c.UPF.IsSet() {
-		return true
+// families are those that packets to forward may be of: both, unless the node has sessions only.
+func families(c *config.Config) (v4, v6 bool) {
+	if c == nil || c.BGP.IsSet() || c.Overlay.IsSet() || !c.UPF.IsSet() {
+		return true, true
 	}
-	is6 := func(p netip.Prefix) bool { return p.Addr().Is6() }
-	return slices.ContainsFunc(c.GTPU.Addresses, netip.Addr.Is6) || slices.ContainsFunc(c.GTPU.Pools, is6) ||
-		slices.ContainsFunc(c.UPF.Pools(), is6) || len(c.UPF.Pools()) == 0
+	return c.SessionFamilies()
 }
 
 // network is the state of this network namespace, and the options of the checks.
@@ -220,7 +218,7 @@ func absent(name string) Check {
 // configuration they may.
 func speaksSRv6(o *Options) bool {
 	c := o.Config
-	return c == nil || c.Encapsulation.Source.IsValid() || len(c.Locators)+len(c.SIDs)+len(c.Policies)+len(c.Steering) > 0 || o.Overlay != nil
+	return c == nil || c.SpeaksSRv6() || o.Overlay != nil
 }
 
 // pushed returns what headers packets that leave by an interface may get: those of GTP-U, and

@@ -62,7 +62,7 @@ func (n *network) member() []Check {
 // kernel. The daemon turns forwarding on; where it runs already, it could not, or
 // somebody turned it off again.
 func (n *network) memberForwards() []Check {
-	checks := forwarding(procfs, true)
+	checks := forwarding(procfs, true, true)
 	_, running := n.Link(netdev.EntryName)
 	for i, c := range checks {
 		switch {
@@ -120,7 +120,7 @@ func (n *network) acceptRA(l netdev.Link) Check {
 		return r.Protocol == routerAdvertisements && slices.ContainsFunc(r.Hops, func(h netdev.Hop) bool { return h.Ifindex == l.Index })
 	})
 	name := "net.ipv6.conf." + strings.ReplaceAll(l.Name, ".", "/") + ".accept_ra"
-	return check(l.Name+": routes of routers", "stay", problem{advertised && sysctl(procfs, name) == "1", Warn,
+	return check(l.Name+": routes of routers", "stay", problem{advertised && netdev.Sysctl(procfs, name) == "1", Warn,
 		"go when the kernel begins to forward", command("sysctl -w %s=2", name)})
 }
 

@@ -96,8 +96,8 @@ func (n *network) unguarded() Check {
 	for _, l := range n.Snapshot.Links {
 		switch {
 		case !l.Up || l.Loopback || slices.Contains(n.Config.InterfaceNames(), l.Name) || !n.hasIPv4(l.Index):
-		case sysctl(procfs, ofInterface(l.Name, "forwarding")) == "1":
-			names, fix = append(names, l.Name), append(fix, ofInterface(l.Name, "forwarding")+"=0")
+		case netdev.Sysctl(procfs, netdev.SysctlOf(l.Name, "forwarding")) == "1":
+			names, fix = append(names, l.Name), append(fix, netdev.SysctlOf(l.Name, "forwarding")+"=0")
 		}
 	}
 	return check("other interfaces", "the kernel does not forward what comes by them",

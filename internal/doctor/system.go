@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/internal/netdev"
 )
 
 // The oldest kernel that the data path is tested on.
@@ -112,23 +114,10 @@ func bpffs(path string) Check {
 		problem{err != nil || st.Type != unix.BPF_FS_MAGIC, Fail, detail, command("mount -t bpf bpf %s", path)})
 }
 
-// swapDots turns a name of sysctl(8) into a path below /proc/sys: eth0.100 is
-// eth0/100 in the one, and eth0.100 in the other.
-var swapDots = strings.NewReplacer(".", "/", "/", ".")
-
-// sysctl reads a value below net or kernel; "" if it is not there.
-func sysctl(proc, name string) string {
-	v, err := os.ReadFile(filepath.Join(proc, "sys", swapDots.Replace(name)))
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(v))
-}
-
 // jit: an interpreted data path is several times slower.
 func jit(proc string) Check {
 	on := command("sysctl -w net.core.bpf_jit_enable=1")
-	v := sysctl(proc, "net.core.bpf_jit_enable")
+	v := netdev.Sysctl(proc, "net.core.bpf_jit_enable")
 	return check("BPF JIT", "on",
 		problem{v == "2", Warn, "on, and writing what it makes to the kernel log", on},
 		problem{v == "", Warn, "cannot be seen (net.core.bpf_jit_enable is not there)", remedy{}},
@@ -137,33 +126,21 @@ func jit(proc string) Check {
 
 // forwarding: packets whose next hop only the kernel can reach are passed to
 // it, finished; without forwarding it drops them.
-func forwarding(proc string, ipv6 bool) (checks []Check) {
-	names := []string{"net.ipv4.ip_forward"}
-	if ipv6 {
-		names = append(names, "net.ipv6.conf.all.forwarding")
-	}
-	for _, name := range names {
-		checks = append(checks, check(name, "on", problem{sysctl(proc, name) != "1", Warn,
+func forwarding(proc string, v4, v6 bool) (checks []Check) {
+	for _, name := range netdev.ForwardingKeys(v4, v6) {
+		checks = append(checks, check(name, "on", problem{netdev.Sysctl(proc, name) != "1", Warn,
 			"off: packets that only the kernel can send on (next hop not resolved yet, devices without XDP) are lost",
 			command("sysctl -w %s=1", name)}))
 	}
 	return checks
 }
 
-// ofInterface is the name of an IPv4 sysctl of an interface, or of "all".
-func ofInterface(name, what string) string {
-	return "net.ipv4.conf." + strings.ReplaceAll(name, ".", "/") + "." + what
-}
-
 // rpFilter: a decapsulated packet that is passed to the kernel comes, as the
 // kernel sees it, from the interface of the tunnel's outer packet. A strict
-// filter drops it if the way back is another one. The larger of the two values
-// counts (Linux, ip-sysctl).
+// filter drops it if the way back is another one.
 func rpFilter(proc, name string) Check {
-	own := ofInterface(name, "rp_filter")
-	strict := max(sysctl(proc, own), sysctl(proc, ofInterface("all", "rp_filter"))) == "1"
-	return check(name+": reverse path filter", "not strict", problem{strict, Warn,
-		"strict: what is passed to the kernel after decapsulation may be dropped there", command("sysctl -w %s=2", own)})
+	return check(name+": reverse path filter", "not strict", problem{netdev.FiltersStrictly(proc, name), Warn,
+		"strict: what is passed to the kernel after decapsulation may be dropped there", command("sysctl -w %s=2", netdev.SysctlOf(name, "rp_filter"))})
 }
 
 // acceptLocal: a packet with GTP-U over IPv4 that is passed to the kernel,
@@ -171,8 +148,8 @@ func rpFilter(proc, name string) Check {
 // the node's own: a martian, dropped unless one of the two values is set
 // (Linux, ip-sysctl). IPv6 has no such check.
 func acceptLocal(proc, name string) Check {
-	own := ofInterface(name, "accept_local")
-	refused := max(sysctl(proc, own), sysctl(proc, ofInterface("all", "accept_local"))) <= "0"
+	own := netdev.SysctlOf(name, "accept_local")
+	refused := max(netdev.Sysctl(proc, own), netdev.Sysctl(proc, netdev.SysctlOf("all", "accept_local"))) <= "0"
 	return check(name+": own source addresses", "are taken by the kernel", problem{refused, Warn,
 		"are martian to the kernel: GTP-U over IPv4 that only it can send on (devices without XDP, the first frames of Ethernet sessions to a peer) is lost",
 		command("sysctl -w %s=1", own)})

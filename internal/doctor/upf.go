@@ -112,8 +112,8 @@ func (n *network) leadsToN6(l netdev.Link) bool {
 // n4Filter: a strict filter on N4's interface drops what comes there from addresses of
 // other networks.
 func n4Filter(proc, name string) Check {
-	own, all := ofInterface(name, "rp_filter"), sysctl(proc, ofInterface("all", "rp_filter"))
+	own, all := netdev.SysctlOf(name, "rp_filter"), netdev.Sysctl(proc, netdev.SysctlOf("all", "rp_filter"))
 	return check(name+": reverse path filter of N4", "strict",
-		problem{all == "2", Warn, "loose for all interfaces: senders from other networks are heard", command("sysctl -w %s=1 %s=1", ofInterface("all", "rp_filter"), own)},
-		problem{max(sysctl(proc, own), all) != "1", Warn, "not strict: senders from other networks are heard", command("sysctl -w %s=1", own)})
+		problem{all == "2", Warn, "loose for all interfaces: senders from other networks are heard", command("sysctl -w %s=1 %s=1", netdev.SysctlOf("all", "rp_filter"), own)},
+		problem{max(netdev.Sysctl(proc, own), all) != "1", Warn, "not strict: senders from other networks are heard", command("sysctl -w %s=1", own)})
 }

@@ -4,15 +4,15 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 )
 
-func TestForwardingOff(t *testing.T) {
+// A dot in an interface's name is a slash in a sysctl's, and the larger of two values counts.
+func TestFiltersStrictly(t *testing.T) {
 	proc := t.TempDir()
-	set := func(path, value string) {
+	set := func(name, value string) {
 		t.Helper()
-		file := filepath.Join(proc, "sys/net", path)
+		file := filepath.Join(proc, "sys/net/ipv4/conf", name, "rp_filter")
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -20,17 +20,18 @@ func TestForwardingOff(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if off := ForwardingOff(proc); len(off) != 0 { // nobody knows
-		t.Errorf("without procfs: %v", off)
+	if FiltersStrictly(proc, "eth0.100") { // nobody knows
+		t.Error("without procfs")
 	}
-	set("ipv4/ip_forward", "0")
-	set("ipv6/conf/all/forwarding", "1")
-	if off := ForwardingOff(proc); !slices.Equal(off, []string{"net.ipv4.ip_forward"}) {
-		t.Errorf("off: %v", off)
-	}
-	set("ipv4/ip_forward", "1")
-	if off := ForwardingOff(proc); len(off) != 0 {
-		t.Errorf("off: %v", off)
+	for _, c := range []struct {
+		all, own string
+		strict   bool
+	}{{"0", "0", false}, {"0", "1", true}, {"1", "0", true}, {"1", "1", true}, {"2", "1", false}, {"1", "2", false}} {
+		set("all", c.all)
+		set("eth0.100", c.own)
+		if got := FiltersStrictly(proc, "eth0.100"); got != c.strict {
+			t.Errorf("all %s, own %s: %v", c.all, c.own, got)
+		}
 	}
 }
 
