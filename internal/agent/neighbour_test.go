@@ -182,6 +182,24 @@ func TestSilentHostInATableGetsTheFirstPacket(t *testing.T) {
 	c.daemon.end(t, syscall.SIGTERM)
 }
 
+// A strict reverse path filter where packets come out of a tunnel drops none to a host that has
+// never spoken.
+func TestStrictFilterLosesNoFirstPacket(t *testing.T) {
+	t.Parallel()
+	c := newCustomer(t)
+	c.node.Sysctl(t, "net.ipv4.conf.d0.rp_filter", "1")
+	c.right.Addr(t, "r0", "10.20.0.2/24") // the daemon keeps the tunnel's peer resolved
+	c.toSIDOf(t, "fc00:1:0:5::", layers.IPProtocolIPv4, inner4("10.50.0.1", "10.20.0.2", 64))
+	got := arrives(t, c.atRight, 3*time.Second, isFrom("10.50.0.1", 17))
+	if got == nil {
+		t.Fatalf("the packet is lost\n%s", c.daemon.log)
+	}
+	if ttl := got[22]; ttl != 63 {
+		t.Errorf("TTL %d", ttl)
+	}
+	c.daemon.end(t, syscall.SIGTERM)
+}
+
 // The first packet to a gNB that has never spoken arrives: what is finished has
 // our own address as its source, which the kernel would not send on.
 func TestSilentPeerOfATunnelGetsTheFirstPacket(t *testing.T) {
