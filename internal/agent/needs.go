@@ -11,7 +11,7 @@ import (
 	"github.com/culvert-net/culvert/internal/netdev"
 )
 
-// needs says what sessions lack from the host: each matter once, and again if it was mended
+// needs says what sessions lack from the host: each matter once, and again if it was fixed
 // meanwhile.
 type needs struct {
 	core *core

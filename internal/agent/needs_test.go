@@ -114,7 +114,7 @@ func TestStrictFilterIsSaid(t *testing.T) {
 	}
 }
 
-// Each matter is said once, also one that comes up later, and again if it was mended.
+// Each matter is said once, also one that comes up later, and again if it was fixed.
 func TestNeedsAreSaidOnce(t *testing.T) {
 	var log bytes.Buffer
 	proc := procWith(t, map[string]string{"ipv4/ip_forward": "1"})

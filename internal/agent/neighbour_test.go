@@ -226,7 +226,7 @@ func TestSilentPeerOfATunnelGetsTheFirstPacket(t *testing.T) {
 }
 
 // Where nobody answers the sender gets an error, by the table of the packet. In
-// main it is Linux that says so: ours is the same error.
+// main it is Linux that says so of IPv6: ours is the same error.
 func TestSilentHostIsUnreachable(t *testing.T) {
 	t.Parallel()
 	c := newCustomer(t)

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -141,5 +142,24 @@ func TestRoomForSegments(t *testing.T) {
 		if gtpu, segments := pushed(n, "x"); !gtpu || segments != want {
 			t.Errorf("%s: %v, %d segments, want %d", text, gtpu, segments, want)
 		}
+	}
+}
+
+// Forwarding is not asked for in a family that no session uses.
+func TestFamiliesOfSessions(t *testing.T) {
+	for _, c := range []struct {
+		pool, gtpu string
+		v4, v6     bool
+	}{{"10.45.0.0/16", "10.1.0.1", true, false}, {"2001:db8::/48", "2001:db8::1", false, true}, {"2001:db8::/48", "10.1.0.1", true, true}} {
+		config := &config.Config{
+			UPF:  config.UPF{N4: []netip.Addr{netip.MustParseAddr("10.4.0.1")}, UEPools: []config.UEPool{{Prefixes: []netip.Prefix{netip.MustParsePrefix(c.pool)}}}},
+			GTPU: config.GTPU{Addresses: []netip.Addr{netip.MustParseAddr(c.gtpu)}},
+		}
+		if v4, v6 := families(config); v4 != c.v4 || v6 != c.v6 {
+			t.Errorf("%s by %s: IPv4 %v, IPv6 %v", c.pool, c.gtpu, v4, v6)
+		}
+	}
+	if v4, v6 := families(nil); !v4 || !v6 {
+		t.Error("without a configuration: not both")
 	}
 }
