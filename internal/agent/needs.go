@@ -42,7 +42,7 @@ func (n *needs) say(lines []string, log *slog.Logger) {
 
 // hostNeeds says what sessions lack from the host. proc is where procfs is mounted.
 func hostNeeds(c *config.Config, links *netdev.Snapshot, proc string) (lines []string) {
-	v4, v6 := c.SessionFamilies()
+	v4, v6 := config.SessionFamilies(c)
 	for _, key := range netdev.ForwardingKeys(v4, v6) {
 		if netdev.Sysctl(proc, key) == "0" {
 			lines = append(lines, fmt.Sprintf("%s is 0: packets that only the kernel can send on (neighbour not resolved, devices without XDP) are dropped as no_forwarding: run sysctl -w %s=1", key, key))

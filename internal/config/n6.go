@@ -42,17 +42,17 @@ func (c *Config) N6Tables() (out []N6Table) {
 }
 
 // SpeaksSRv6 says whether packets get SRv6, or come with it.
-func (c *Config) SpeaksSRv6() bool {
+func SpeaksSRv6(c *Config) bool {
 	return c.Encapsulation.Source.IsValid() || len(c.Locators)+len(c.SIDs)+len(c.Policies)+len(c.Steering) > 0
 }
 
 // SessionFamilies are the address families of packets of sessions: those of the UE pools and
 // of what carries them. Without pools they may be of both.
-func (c *Config) SessionFamilies() (v4, v6 bool) {
+func SessionFamilies(c *Config) (v4, v6 bool) {
 	addresses := slices.Clone(c.GTPU.Addresses)
 	for _, p := range slices.Concat(c.UPF.Pools(), c.GTPU.Pools) {
 		addresses = append(addresses, p.Addr())
 	}
 	both := len(c.UPF.Pools()) == 0
-	return both || slices.ContainsFunc(addresses, netip.Addr.Is4), both || c.SpeaksSRv6() || slices.ContainsFunc(addresses, netip.Addr.Is6)
+	return both || slices.ContainsFunc(addresses, netip.Addr.Is4), both || SpeaksSRv6(c) || slices.ContainsFunc(addresses, netip.Addr.Is6)
 }

@@ -165,7 +165,7 @@ func families(c *config.Config) (v4, v6 bool) {
 	if c == nil || c.BGP.IsSet() || c.Overlay.IsSet() || !c.UPF.IsSet() {
 		return true, true
 	}
-	return c.SessionFamilies()
+	return config.SessionFamilies(c)
 }
 
 // network is the state of this network namespace, and the options of the checks.
@@ -218,7 +218,7 @@ func absent(name string) Check {
 // configuration they may.
 func speaksSRv6(o *Options) bool {
 	c := o.Config
-	return c == nil || c.SpeaksSRv6() || o.Overlay != nil
+	return c == nil || config.SpeaksSRv6(c) || o.Overlay != nil
 }
 
 // pushed returns what headers packets that leave by an interface may get: those of GTP-U, and
