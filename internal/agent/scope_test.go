@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"reflect"
@@ -216,7 +217,7 @@ func (d *daemon) checkWhole(t *testing.T, at string) {
 	}
 	tables := d.core.writer.Tables
 	all := plan.Compile(d.core.goal, d.core.goal.Config(plan.Scope{}), d.core.links, tables, plan.Scope{})
-	if !reflect.DeepEqual(all.Policies, tables.Policies) || !reflect.DeepEqual(all.Steering, tables.Steering) ||
+	if !reflect.DeepEqual(all.Policies, tables.Policies) || !reflect.DeepEqual(all.Steering, tables.Steering) || !maps.Equal(all.SessionWays, tables.SessionWays) ||
 		all.ListsBeyond(plan.Scope{Policies: map[string]bool{}}) != tables.ListsBeyond(plan.Scope{Policies: map[string]bool{}}) {
 		t.Fatalf("%s: tables\n%+v\nwant\n%+v", at, tables.Policies, all.Policies)
 	}

@@ -17,6 +17,8 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/agent/observed"
+	"github.com/culvert-net/culvert/internal/bgp"
 	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/dataplane/reason"
@@ -396,6 +398,22 @@ func TestPoliciesOfASession(t *testing.T) {
 	check("another flow", "south", own)
 	apply(strings.Replace(file, "QFI", "9", 1) + `candidate_paths: [{name: spare, policy: north, preference: 200, segment_lists: [{segments: ["fc00:4::1", "fc00:3::1"]}]}]`)
 	check("another path", "north", srpolicy.Verdict{Path: "spare", Preference: 200, Valid: true, Active: true})
+	// A path by BGP touches its policy only, and leaves slices and classes as they are.
+	q := observed.NewQueue()
+	h, err := observed.NewBGP(observed.Config{}, &observed.State{}, q, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Put(bgp.Path{Advertised: srpolicy.Advertised{Color: 100, Endpoint: netip.MustParseAddr("fc00:3::9"), Preference: 300, SegmentLists: []srpolicy.SegmentList{
+		{Weight: 1, Segments: []netip.Addr{netip.MustParseAddr("fc00:4::1"), netip.MustParseAddr("fc00:3::1")}}}}, Source: bgp.Source{ASN: 65001, Node: netip.MustParseAddr("10.0.0.1")}})
+	if _, err := d.core.observeAll(q.Take()); err != nil {
+		t.Fatal(err)
+	}
+	for _, pdr := range session().PDRs {
+		if p := pdr.Policy; p.Name != "north" || p.Class != "voice" || p.Verdict.Preference != 300 {
+			t.Errorf("a path by BGP: %s takes %+v", pdr.Words, p)
+		}
+	}
 	// Without a valid path the slice's policy is taken, or none.
 	policies := func() (up, down *PDRPolicy) {
 		for _, pdr := range session().PDRs {

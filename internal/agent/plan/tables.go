@@ -123,7 +123,7 @@ func Compile(g *Goal, c *config.Config, links *netdev.Snapshot, former *Tables, 
 			t.compileSteering(c)
 		}
 		t.compileRows()
-		t.compileSessionWays(c)
+		t.compileSessionWays()
 	}
 	if moved || s.has(desired.KindInterface, desired.KindClass, desired.KindSettings) {
 		t.Ports = make(map[string]Port, len(c.Interfaces))
@@ -368,10 +368,10 @@ func (t *Tables) isValid(policy string) bool {
 }
 
 // compileSessionWays finds the policies of sessions' packets that are in classes.
-func (t *Tables) compileSessionWays(c *config.Config) {
+func (t *Tables) compileSessionWays() {
 	policies := map[string][]string{}
-	for i := range c.Slices {
-		policies[c.Slices[i].Name] = c.Slices[i].Policies()
+	for i := range t.UPF.Slices {
+		policies[t.UPF.Slices[i].Name] = t.UPF.Slices[i].Policies()
 	}
 	t.SessionWays = t.Classes.OfSessions(policies, t.Policies, t.isValid)
 }
