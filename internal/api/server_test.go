@@ -22,6 +22,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/api/apiserve"
 	"github.com/culvert-net/culvert/internal/api/apitest"
 	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
 	"github.com/culvert-net/culvert/internal/api/culvertv1/culvertv1connect"
@@ -39,28 +40,10 @@ func load(t *testing.T, name string) *config.Config {
 	return c
 }
 
-// serve starts a server; it ends with the test.
+// serve starts a server of an agent; it ends with the test.
 func serve(t *testing.T, c config.API, a agent.Service, examine api.Examiner) *api.Server {
 	t.Helper()
-	s, err := api.Listen(c, api.NewHandler(a, examine), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		select {
-		case err := <-done:
-			if err != nil {
-				t.Errorf("serve: %v", err)
-			}
-		case <-time.After(10 * time.Second):
-			t.Error("the server does not end")
-		}
-	})
-	return s
+	return apiserve.Serve(t, c, api.NewHandler(a, examine))
 }
 
 func socket(t *testing.T) string { return filepath.Join(t.TempDir(), "run", "c.sock") }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/api/apiserve"
 	"github.com/culvert-net/culvert/internal/api/apitest"
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/config"
@@ -53,24 +53,7 @@ func serve(t *testing.T, service agent.Service, socket string) {
 			{Name: "kernel version", Level: "fail", Detail: "5.10", Fix: "use Linux 6.6 or newer"},
 		}, nil
 	}
-	serveHandler(t, api.NewHandler(service, findings), socket)
-}
-
-func serveHandler(t *testing.T, handler *api.Handler, socket string) {
-	t.Helper()
-	s, err := api.Listen(config.API{Socket: socket}, handler, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("serve: %v", err)
-		}
-	})
+	apiserve.Serve(t, config.API{Socket: socket}, api.NewHandler(service, findings))
 }
 
 // result is what a command line did.

@@ -16,6 +16,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/observed"
 	"github.com/culvert-net/culvert/internal/agent/store"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/api/apiserve"
 	"github.com/culvert-net/culvert/internal/api/apitest"
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/config"
@@ -45,7 +46,7 @@ func startKeeper(t *testing.T) *keeper {
 	}
 	handler := api.NewHandler(apitest.New(&config.Config{}), nil)
 	handler.SetBackup(func(_ context.Context, w io.Writer) error { return errors.Join(k.backup(s, w), k.fail) })
-	serveHandler(t, handler, k.socket)
+	apiserve.Serve(t, config.API{Socket: k.socket}, handler)
 	return k
 }
 

@@ -3,10 +3,8 @@
 package kube_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net"
 	"net/netip"
@@ -21,6 +19,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/agent/observed"
 	"github.com/culvert-net/culvert/internal/api"
+	"github.com/culvert-net/culvert/internal/api/apiserve"
 	"github.com/culvert-net/culvert/internal/api/apitest"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/engine/loop"
@@ -61,19 +60,7 @@ func (h headend) Policies() ([]agent.PolicyStatus, error) {
 func answers(t *testing.T, service agent.Service) (socket string) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "a.sock")
-	s, err := api.Listen(config.API{Socket: socket}, api.NewHandler(service, nil), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	apiserve.Serve(t, config.API{Socket: socket}, api.NewHandler(service, nil))
 	return socket
 }
 
