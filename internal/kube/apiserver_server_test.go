@@ -134,13 +134,7 @@ func (s *server) start(t *testing.T) {
 // collects starts the garbage collector of Kubernetes.
 func (s *server) collects(t *testing.T) {
 	t.Helper()
-	file := filepath.Join(s.dir, "collector")
-	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"x","clusters":[{"name":"x","cluster":{"server":%q,"insecure-skip-tls-verify":true}}],
-		"users":[{"name":"x","user":{"token":"root"}}],"contexts":[{"name":"x","context":{"cluster":"x","user":"x"}}]}`, s.admin.Host)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c := s.run(t, "kube-controller-manager", "--kubeconfig", file, "--controllers", "garbage-collector-controller", "--leader-elect=false", "--secure-port", "0")
+	c := s.run(t, "kube-controller-manager", "--kubeconfig", s.kubeconfig(t, "root"), "--controllers", "garbage-collector-controller", "--leader-elect=false", "--secure-port", "0")
 	t.Cleanup(func() { end(c) })
 }
 

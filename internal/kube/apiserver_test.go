@@ -10,8 +10,6 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"os"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
@@ -185,12 +183,7 @@ func (s *server) refuses(t *testing.T) {
 
 // injected: what the command writes, in both forms, by a kubeconfig.
 func (s *server) injected(t *testing.T, h *observed) {
-	file := filepath.Join(s.dir, "kubeconfig")
-	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"x","clusters":[{"name":"x","cluster":{"server":%q,"insecure-skip-tls-verify":true}}],
-		"users":[{"name":"x","user":{"token":"root"}}],"contexts":[{"name":"x","context":{"cluster":"x","user":"x"}}]}`, s.admin.Host)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := s.kubeconfig(t, "root")
 	set := func(c InjectorConfig, list ...Injection) (string, error) {
 		t.Helper()
 		c.Kubeconfig, c.Namespace = file, namespace
