@@ -242,13 +242,13 @@ INLINE __u16 n4_time(void)
 	return bpf_ktime_get_coarse_ns() >> N4_TIME_SHIFT;
 }
 
-INLINE void note_change(struct n4_session *s, __u32 sequence)
+INLINE void note_change(struct n4_session *s, __u32 sequence, __u16 now)
 {
 	__u32 place = s->seid % PLACES, word = place / 64;
 	__u64 *dirty = bpf_map_lookup_elem(&n4_dirty, &word);
 
 	s->version++;
-	s->when = n4_time();
+	s->when = now;
 	s->answered[s->version & (N4_ANSWERS - 1)] = sequence | N4_ANSWERED;
 	if (dirty)
 		__sync_fetch_and_or(dirty, 1ull << (place & 63));
@@ -258,11 +258,11 @@ INLINE void note_change(struct n4_session *s, __u32 sequence)
  * than those. */
 #define ANSWERED 2
 
-INLINE int look_back(struct n4_session *s, __u32 sequence)
+INLINE int look_back(struct n4_session *s, __u32 sequence, __u16 now)
 {
 	__u32 newest, i;
 
-	if ((__u16)(n4_time() - s->when) > N4_FORGOTTEN)
+	if ((__u16)(now - s->when) > N4_FORGOTTEN)
 		__builtin_memset(s->answered, 0, sizeof(s->answered));
 	newest = s->answered[s->version & (N4_ANSWERS - 1)];
 	for (i = 0; i < N4_ANSWERS; i++)
@@ -277,6 +277,7 @@ INLINE int look_back(struct n4_session *s, __u32 sequence)
 INLINE int change_session(struct n4_session *s, struct n4_message *m, struct n4_plan *plan,
 			  __u32 association)
 {
+	__u16 now = n4_time();
 	__u32 n;
 	int found;
 
@@ -285,14 +286,14 @@ INLINE int change_session(struct n4_session *s, struct n4_message *m, struct n4_
 	/* an earlier request waits for the daemon */
 	if (s->open != N4_OPEN || *(volatile __u64 *)&s->left & N4_LEFT_TO)
 		return NOT_HERE;
-	found = look_back(s, m->sequence);
+	found = look_back(s, m->sequence, now);
 	if (found != READ)
 		return found;
 	if (!repeats_session(s, m) || !plan_all(s, m, plan) || !ask_for_markers(s, plan))
 		return NOT_HERE;
 	for (n = 0; n < N4_RULES; n++)
 		do_step(&s->rule[n], &plan->step[n]);
-	note_change(s, m->sequence);
+	note_change(s, m->sequence, now);
 	return READ;
 }
 
