@@ -17,6 +17,9 @@ type needs struct {
 	core *core
 	proc string // where procfs is mounted
 	said []string
+
+	goal   *plan.Goal // that config is of: nothing changes a goal
+	config *config.Config
 }
 
 // look compares the host with the present goal.
@@ -24,9 +27,12 @@ func (n *needs) look() {
 	n.core.mu.RLock()
 	goal, links := n.core.goal, n.core.links
 	n.core.mu.RUnlock()
+	if goal != n.goal {
+		n.goal, n.config = goal, goal.Config(plan.Scope{})
+	}
 	var lines []string
-	if goal.Desired.Process.UPF.IsSet() {
-		lines = hostNeeds(goal.Config(plan.Scope{}), links, n.proc)
+	if n.config.UPF.IsSet() {
+		lines = hostNeeds(n.config, links, n.proc)
 	}
 	n.say(lines, n.core.log)
 }
