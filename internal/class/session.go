@@ -2,6 +2,7 @@ package class
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
@@ -73,12 +74,7 @@ func (t *Table) OfSessions(bySlice map[string][]string, policies map[string]srpo
 
 // hasSessions says whether any class is of sessions.
 func (t *Table) hasSessions() bool {
-	for i := range t.classes {
-		if t.classes[i].Match.Kind() == SourceSession {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(t.classes, func(c Class) bool { return c.Match.Kind() == SourceSession })
 }
 
 // addFlow adds the way of a flow, if a class has it.
