@@ -117,16 +117,14 @@ func (a *allocation) failPDR(meant func(*session.PDI) bool, err error) {
 	a.Fail(refusalOf(&session.RuleError{Kind: session.RulePDR, ID: uint32(id), Err: err}))
 }
 
-// chooseTEID gives a PDI an F-TEID. PDIs with the same CHOOSE ID, of this
-// request or an earlier one, share it.
+// chooseTEID gives a PDI an F-TEID. PDIs that share one, of this request or an earlier
+// one, get the same.
 func (a *allocation) chooseTEID(pdi *session.PDI, f *wire.FTEID) {
-	if f.ChooseID != nil {
-		for i := range a.To.PDRs {
-			other := &a.To.PDRs[i].PDI
-			if other.TEID != 0 && other.ChooseID != nil && *other.ChooseID == *f.ChooseID {
-				pdi.TEID, pdi.TEID4, pdi.TEID6, pdi.ChooseID = other.TEID, other.TEID4, other.TEID6, other.ChooseID
-				return
-			}
+	for i := range a.To.PDRs {
+		other := &a.To.PDRs[i].PDI
+		if request.SharesTEID(pdi, f, other) {
+			pdi.TEID, pdi.TEID4, pdi.TEID6, pdi.ChooseID = other.TEID, other.TEID4, other.TEID6, other.ChooseID
+			return
 		}
 	}
 	v4, v6 := a.upf.GTPUAddresses(pdi.Source, pdi.NetworkInstance)

@@ -193,6 +193,40 @@ func TestFTEIDs(t *testing.T) {
 	b.upf.consistent(t)
 }
 
+// The SMF of SD-Core asks for F-TEIDs with CHOOSE alone, and gives the gNB the first: the PDRs
+// of an interface share one, those of another interface, network or session have others.
+func TestSharedFTEIDs(t *testing.T) {
+	b := newBed(t)
+	m := b.smf(2)
+	m.associate()
+	alone := ie.New(ie.FTEID, []byte{4})
+	pdr := func(id uint16, source uint8, network string) *ie.IE {
+		return ie.NewCreatePDR(ie.NewPDRID(id), ie.NewPrecedence(1),
+			ie.NewPDI(ie.NewSourceInterface(source), alone, ie.NewNetworkInstance(network)), ie.NewFARID(1))
+	}
+	teids := func(seid uint64) (list []uint32) {
+		for _, p := range b.upf.Session(seid).PDRs {
+			if p.PDI.TEID4 != b.upf.v4 || p.PDI.TEID6 != b.upf.v6 {
+				t.Errorf("PDR %d: F-TEID at %s and %s", p.ID, p.PDI.TEID4, p.PDI.TEID6)
+			}
+			list = append(list, p.PDI.TEID)
+		}
+		return list
+	}
+	seid, _ := m.establish(1, pdr(1, ie.SrcInterfaceAccess, "internet"), pdr(2, ie.SrcInterfaceAccess, "internet"),
+		pdr(3, ie.SrcInterfaceCore, "internet"), pdr(4, ie.SrcInterfaceAccess, "ims"), toCore)
+	other, _ := m.establish(2, pdr(1, ie.SrcInterfaceAccess, "internet"), toCore)
+	m.mustModify(seid, pdr(5, ie.SrcInterfaceAccess, "internet"),
+		ie.NewUpdatePDR(ie.NewPDRID(1), ie.NewPDI(ie.NewSourceInterface(ie.SrcInterfaceAccess), alone, ie.NewNetworkInstance("internet"))))
+	if got := teids(seid); !slices.Equal(got, []uint32{1, 1, 2, 3, 1}) {
+		t.Errorf("TEIDs %v", got)
+	}
+	if got := teids(other); !slices.Equal(got, []uint32{4}) {
+		t.Errorf("TEIDs of another session: %v", got)
+	}
+	b.upf.consistent(t)
+}
+
 func TestUEAddresses(t *testing.T) {
 	b := newBed(t)
 	m := b.smf(2)

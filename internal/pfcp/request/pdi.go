@@ -17,12 +17,12 @@ func readPDI(b *Builder, i wire.IE, p *session.PDR) {
 	b.checkPDI(&p.PDI)
 	if b.update == changes {
 		// An update that names the F-TEID which the user plane has chosen, or asks
-		// for one with its CHOOSE ID, keeps it.
+		// for one that it shares with what it had, keeps it.
 		pdi := &p.PDI
 		if old.TEID != 0 && pdi.TEID == old.TEID {
 			pdi.ChooseID = old.ChooseID
 		}
-		if w.FTEID.Choose && w.FTEID.ChooseID != nil && old.ChooseID != nil && *w.FTEID.ChooseID == *old.ChooseID {
+		if w.FTEID.Choose && SharesTEID(pdi, &w.FTEID, &old) {
 			pdi.TEID, pdi.TEID4, pdi.TEID6, pdi.ChooseID = old.TEID, old.TEID4, old.TEID6, old.ChooseID
 			w.FTEID.Choose = false
 		}
@@ -30,6 +30,18 @@ func readPDI(b *Builder, i wire.IE, p *session.PDR) {
 	if w.FTEID.Choose || w.Choose4 || w.Choose6 {
 		b.Wants = append(b.Wants, *w)
 	}
+}
+
+// SharesTEID says whether a PDI that wants an F-TEID gets the one that other, of its session,
+// has: both have the same CHOOSE ID, or the SMF leaves the sharing to us.
+func SharesTEID(pdi *session.PDI, wanted *wire.FTEID, other *session.PDI) bool {
+	switch {
+	case other.TEID == 0:
+		return false
+	case wanted.Shared:
+		return pdi.Source == other.Source && pdi.NetworkInstance == other.NetworkInstance
+	}
+	return wanted.ChooseID != nil && other.ChooseID != nil && *other.ChooseID == *wanted.ChooseID
 }
 
 var pdiIEs = newGroup(nil, []row[*session.PDI]{

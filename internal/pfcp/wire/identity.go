@@ -70,12 +70,18 @@ type FTEID struct {
 	Choose         bool
 	Wants4, Wants6 bool
 	ChooseID       *uint8
+	// Shared is CHOOSE without V4, V6 and a CHOOSE ID. TS 29.244 does not have it, but the SMF
+	// of SD-Core asks for nothing else, and gives the gNB the first F-TEID of the session only.
+	Shared bool
 }
 
 // FTEID reads a Local F-TEID.
 func (i IE) FTEID() (f FTEID) {
 	flags := i.U8()
 	f.Wants4, f.Wants6, f.Choose = flags&1 != 0, flags&2 != 0, flags&4 != 0
+	if flags&15 == 4 {
+		f.Wants4, f.Wants6, f.Shared = true, true, true
+	}
 	if !f.Wants4 && !f.Wants6 {
 		i.Incorrect()
 		return f
