@@ -474,6 +474,39 @@ func TestRefusedModification(t *testing.T) {
 	m.mustModify(seid, newPDR)
 }
 
+// The SMF of SD-Core removes a QER once for each PDR that had it. Only that is tolerated.
+func TestRepeatedRemoval(t *testing.T) {
+	b := newBed(t)
+	m := b.smf(2)
+	m.associate()
+	qer := func(id uint32) *ie.IE { return ie.NewCreateQER(ie.NewQERID(id), ie.NewGateStatus(0, 0)) }
+	seid, _ := m.establish(1, uplinkPDR, downlinkPDR, toCore, toNobody, qer(1), qer(2))
+	remove := func(ids ...uint32) uint8 {
+		var list []*ie.IE
+		for _, id := range ids {
+			list = append(list, ie.NewRemoveQER(ie.NewQERID(id)))
+		}
+		cause, err := m.modify(seid, list...).Cause.Cause()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cause
+	}
+	for _, tt := range []struct {
+		ids         []uint32
+		cause, left uint8
+	}{
+		{[]uint32{3, 3}, ie.CauseRuleCreationModificationFailure, 2},
+		{[]uint32{1, 1, 3}, ie.CauseRuleCreationModificationFailure, 2},
+		{[]uint32{1, 1}, ie.CauseRequestAccepted, 1},
+		{[]uint32{1}, ie.CauseRuleCreationModificationFailure, 1},
+	} {
+		if cause, left := remove(tt.ids...), len(b.upf.only(t).QERs); cause != tt.cause || left != int(tt.left) {
+			t.Errorf("QERs %v removed: Cause %d, %d left; want %d, %d", tt.ids, cause, left, tt.cause, tt.left)
+		}
+	}
+}
+
 // Usage comes back where it was asked for.
 func TestUsageReports(t *testing.T) {
 	b := newBed(t)

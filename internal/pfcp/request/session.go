@@ -26,13 +26,20 @@ type Builder struct {
 	// QueryRef of a modification goes back in the reports that it asks for.
 	QueryRef *uint32
 
-	owned [5]bool // by RuleKind: lists that are not shared with another session
+	owned   [5]bool // by RuleKind: lists that are not shared with another session
+	removed []removed
 
 	// Of the rule that is being read: whether it exists already, what its PDI
 	// leaves to the user plane, and the FAR that Forwarding Parameters are of.
 	update update
 	want   Want
 	far    uint32
+}
+
+// removed is a rule that the request has removed.
+type removed struct {
+	kind session.RuleKind
+	id   uint32
 }
 
 // Want is what a PDR leaves to the user plane.

@@ -189,7 +189,7 @@ func (t *ruleType[R, K]) read(b *Builder, l wire.IEs, u update) {
 	}
 }
 
-// remove reads a Remove of a rule.
+// remove reads a Remove of a rule. The SMF of SD-Core repeats it for a QER that two PDRs had.
 func (t *ruleType[R, K]) remove(b *Builder, l wire.IEs) {
 	rules := t.own(b)
 	id := t.idOf(b, l)
@@ -197,11 +197,14 @@ func (t *ruleType[R, K]) remove(b *Builder, l wire.IEs) {
 		return
 	}
 	at, found := session.Find(*rules, id, t.id)
-	if !found {
+	is := removed{t.kind, uint32(id)}
+	switch {
+	case found:
+		*rules = slices.Delete(*rules, at, at+1)
+		b.removed = append(b.removed, is)
+	case !slices.Contains(b.removed, is):
 		b.Fail(wire.FailedRule(t.kind, uint32(id), errUnknown))
-		return
 	}
-	*rules = slices.Delete(*rules, at, at+1)
 }
 
 // The rows of a request for a type of rule.
