@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
@@ -42,18 +43,35 @@ type qos struct {
 	rqi    bool
 }
 
+// qosOf reads the QERs of a PDR. SMFs of free5GC and SD-Core give a QFI to the QER of the
+// session's AMBR, too, which all PDRs have: the QER that fewest PDRs have names the flow.
 func (c *compiler) qosOf(p *session.PDR, d datapath.Direction) (out qos) {
+	fewest := 0
 	for _, id := range p.QERs {
 		q := c.Session.QER(id)
 		if q == nil {
 			continue
 		}
 		out.closed = out.closed || pick(d, q.UplinkClosed, q.DownlinkClosed)
-		if q.QFI != nil {
-			out.qfi, out.rqi = q.QFI, out.rqi || q.Reflective
+		if q.QFI == nil {
+			continue
+		}
+		out.rqi = out.rqi || q.Reflective
+		if n := c.users(id); out.qfi == nil || n < fewest {
+			out.qfi, fewest = q.QFI, n
 		}
 	}
 	return out
+}
+
+// users counts the PDRs that have a QER.
+func (c *compiler) users(qer uint32) (n int) {
+	for i := range c.Session.PDRs {
+		if slices.Contains(c.Session.PDRs[i].QERs, qer) {
+			n++
+		}
+	}
+	return n
 }
 
 // flow is the QFI of the packets of a PDR; nil: nothing says which one they have, or they may

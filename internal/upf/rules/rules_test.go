@@ -214,6 +214,24 @@ func TestCompile(t *testing.T) {
 	}
 }
 
+// The QER of the session's AMBR has the QFI of the default flow in free5GC's and SD-Core's
+// sessions, and stands beside the QER of a dedicated one, in any order.
+func TestFlowBesideAMBR(t *testing.T) {
+	for _, qers := range [][]uint32{{2, 1}, {1, 2}} {
+		s := sample.Session(1)
+		s.PDRs = append(s.PDRs, s.PDRs[1])
+		s.PDRs[2].ID, s.PDRs[2].QERs = 3, qers
+		s.QERs = append(s.QERs, session.QER{ID: 2, QFI: ptr[uint8](5)})
+		got, err := compiled(s, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ordinary, dedicated := got.Rules[1].QFI, got.Rules[2].QFI; ordinary != 9 || dedicated != 5 {
+			t.Errorf("QERs %d: QFI %d of the dedicated flow, %d of the ordinary one; want 5, 9", qers, dedicated, ordinary)
+		}
+	}
+}
+
 func TestCompileRates(t *testing.T) {
 	s := sample.Session(1)
 	s.PDRs = append(s.PDRs, s.PDRs[1])
