@@ -11,11 +11,13 @@ import (
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/wmnsk/go-pfcp/ie"
 	"github.com/wmnsk/go-pfcp/message"
 
 	"github.com/culvert-net/culvert/internal/session"
 	instrument "github.com/culvert-net/culvert/internal/smf"
 	"github.com/culvert-net/culvert/internal/smf/replay"
+	"github.com/culvert-net/culvert/internal/smf/wire"
 )
 
 // conversation are the PFCP messages of a capture.
@@ -51,7 +53,7 @@ func newPlayback(t *testing.T, dialect string, gtpu netip.Addr) *playback {
 		switch {
 		case e.FromUPF && e.Request.Kind == message.MsgTypeSessionReportRequest:
 			p.report(e)
-		case e.Request.Kind == message.MsgTypeSessionDeletionRequest: // the fake UPF measures nothing
+		case e.Request.Kind == message.MsgTypeSessionDeletionRequest && reportsUsage(e.Answer): // the fake UPF measures nothing
 			p.bed.upf.mu.Lock()
 			p.bed.upf.reports = []session.UsageReport{{URR: 1, Cause: session.CauseTermination}}
 			p.bed.upf.mu.Unlock()
@@ -89,6 +91,14 @@ func (p *playback) report(e *replay.Exchange) {
 	})
 }
 
+// reportsUsage says whether a captured answer to a deletion does.
+func reportsUsage(answer *replay.Message) (is bool) {
+	wire.Each(answer.Payload, func(kind uint16, _ []byte) {
+		is = is || kind == ie.UsageReportWithinSessionDeletionResponse
+	})
+	return is
+}
+
 // play plays up to a frame, and wants no difference that an SMF would notice.
 func (p *playback) play(until int) replay.Result {
 	p.t.Helper()
@@ -102,7 +112,7 @@ func (p *playback) play(until int) replay.Result {
 	return r
 }
 
-// TestCaptures plays the SMFs' part of three conversations to our server. Its answers
+// TestCaptures plays the SMFs' part of four conversations to our server. Its answers
 // must say what the SMF got from its own UPF, and the sessions be what it meant.
 func TestCaptures(t *testing.T) {
 	for dialect, want := range map[string]struct {
@@ -112,6 +122,7 @@ func TestCaptures(t *testing.T) {
 		"free5gc":      {gtpu: "127.0.0.8", requests: 11, sessions: 1},
 		"open5gs":      {gtpu: "10.200.0.8", requests: 23, reports: 2, leftOut: 1, sessions: 2, restart: 44},
 		"open5gs-live": {gtpu: "10.3.0.2", requests: 111, reports: 2, sessions: 3},
+		"sd-core":      {gtpu: "10.3.0.1", requests: 23, sessions: 2},
 	} {
 		t.Run(dialect, func(t *testing.T) {
 			gtpu := netip.MustParseAddr(want.gtpu)

@@ -38,6 +38,7 @@ func TestReplay(t *testing.T) {
 		"free5gc":      {9 + 2*times, times},
 		"open5gs":      {10 + 13*times, 2 * times},
 		"open5gs-live": {95 + 16*times, 3 * times},
+		"sd-core":      {2 + 21*times, 2 * times},
 	} {
 		t.Run(capture, func(t *testing.T) {
 			n := newN4(t)

@@ -13,7 +13,9 @@ import (
 
 // builtIn are conversations of real cores with their UPFs: free5GC 4.2 with its own
 // UPF, Open5GS 2.7 with its own, and Open5GS 2.7.7 with Culvert as of November 2026
-// (with IPv6 sessions and their router solicitations).
+// (with IPv6 sessions and their router solicitations). In sd-core are the messages that the
+// code of SD-Core's SMF (July 2026) makes of sessions, PCC rules, a dedicated QoS flow, path
+// switches and idle UEs, in the order of its procedures, as Culvert answered them.
 //
 //go:embed captures/*.pcap
 var builtIn embed.FS

@@ -38,6 +38,7 @@ func TestConversation(t *testing.T) {
 		"free5gc":      {"127.0.0.1", "127.0.0.8", 22, 11, 1, 11},
 		"open5gs":      {"10.200.0.1", "10.200.0.8", 81, 32, 2, 31},
 		"open5gs-live": {"10.4.0.1", "10.4.0.2", 487, 214, 6, 212},
+		"sd-core":      {"10.4.0.2", "10.4.0.1", 46, 23, 3, 23},
 	} {
 		c := openTest(t, name)
 		v, err := c.Conversation(netip.Addr{}, netip.Addr{})
