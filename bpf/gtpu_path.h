@@ -163,6 +163,8 @@ INLINE int answer_echo(struct xdp_md *ctx, struct packet *p, struct settings *cf
 {
 	if (echo_source_bad(cfg, p))
 		return REASON_ECHO_FROM_SELF;
+	if (p->port_flags & PORT_SILENT && !p->turn)
+		return REASON_PASSED;
 	if (write_echo(ctx, p, udp, cfg->hop_limit))
 		return REASON_HEADROOM;
 	return p->turn ? plan_echo(ctx, p) : REASON_REPLIED;

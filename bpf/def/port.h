@@ -8,6 +8,7 @@
 /* port[ifindex]: what may enter by an interface. */
 enum port_flags {
 	PORT_ATTACHED = 1,
+	PORT_SILENT = 2,           /* a frame cannot leave where it came in: the daemon answers */
 	PORT_PARTIAL_CHECKSUM = 4, /* virtual: L4 checksums may be partial */
 	PORT_STEERED = 8,          /* has entries in steering_by_port */
 	/* roles (port.h); a port without any is not guarded */

@@ -499,6 +499,8 @@ func (f *fakeDataPath) InjectToUE(_ uint64, packet []byte) error {
 }
 
 func (f *fakeDataPath) SessionOf(uint32) uint64 { return 0 }
+func (f *fakeDataPath) IsSilent(int) bool       { return false }
+
 func (f *fakeDataPath) InjectGTPU(message []byte, _, _ uint8) error {
 	return f.InjectToUE(0, message)
 }

@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"net/netip"
@@ -508,6 +509,23 @@ func TestN4ByTheJourney(t *testing.T) {
 	must(t, err)
 	if a, b := outcomes[abi.ReasonREASON_REPLIED].Packets, outcomes[abi.ReasonREASON_PASSED].Packets; a != 1 || b != 1 {
 		t.Errorf("%d replied, %d passed, want 1 and 1", a, b)
+	}
+}
+
+// TestN4BySilentPort: the daemon answers where no frame can leave, and requests of the session
+// wait for it.
+func TestN4BySilentPort(t *testing.T) {
+	r := newN4Rig(t)
+	must(t, r.d.Steering.PutLocal(addr("10.4.0.1")))
+	must(t, r.d.Ports.Set(1, port.Port{Roles: port.Roles(abi.PortFlagsPORT_N4), Silent: true}))
+	frame := n4Frame("10.4.0.2", r.message(300, update(open5gsForward, 1, 2, "10.200.0.9")))
+	verdict, out, err := r.d.Frames.Test(frame, 1)
+	must(t, err)
+	if verdict != xdp.VerdictPass || !bytes.Equal(out, frame) || r.d.sessionTables.PDR.Load(r.rule, 2) != r.forward[0] {
+		t.Errorf("verdict %s, %x became %x, the rule says %#x", xdp.VerdictName(verdict), frame, out, r.d.sessionTables.PDR.Load(r.rule, 2))
+	}
+	if left := r.sessions.Get(n4Place).Left; left != n4LeftTo|300 {
+		t.Errorf("the request is not the daemon's: %#x", left)
 	}
 }
 

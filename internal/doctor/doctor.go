@@ -252,7 +252,8 @@ func longest(lists []srpolicy.SegmentList) (n int) {
 // needsRedirect are the packets that only the data path can send by an interface: its own answers,
 // and what it looks up in another table than the kernel would.
 func needsRedirect(port *config.Interface, c *config.Config) (packets []string) {
-	if port == nil || port.HasRole(config.RoleN3, config.RoleN9, config.RoleAny) {
+	isUPF := c != nil && c.UPF.IsSet() // whose daemon answers by a socket
+	if !isUPF && (port == nil || port.HasRole(config.RoleN3, config.RoleN9, config.RoleAny)) {
 		packets = append(packets, "answers to GTP-U Echo Requests")
 	}
 	if c != nil && slices.ContainsFunc(c.SIDs, func(s srv6.LocalSID) bool { return s.Table != 0 && s.Table != unix.RT_TABLE_MAIN }) {

@@ -61,6 +61,8 @@ type DataPath interface {
 	// a G-PDU or End Marker by its rules, as if it had come with that TOS and TTL.
 	SessionOf(teid uint32) (session uint64)
 	InjectGTPU(message []byte, tos, ttl uint8) error
+	// IsSilent says whether the daemon answers Echo Requests that come by an interface.
+	IsSilent(ifindex int) bool
 	// InjectFor gives a frame from a link to one Ethernet session. kept says that
 	// the frame was handed up to be kept.
 	InjectFor(session uint64, frame []byte, ifindex int, kept bool) error

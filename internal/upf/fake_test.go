@@ -24,6 +24,7 @@ import (
 // fakePath is a data path to which a test says what packets come.
 type fakePath struct {
 	messages []string // G-PDUs of SMFs, and End Markers
+	silent   int      // the index of an interface by which the data path answers nothing
 	mu       sync.Mutex
 	held     map[uint32]int // packets on their way up, by entryOf a rule
 	sessions map[uint64]datapath.Session
@@ -219,6 +220,12 @@ func (f *fakePath) SessionOf(teid uint32) uint64 {
 		}
 	}
 	return 0
+}
+
+func (f *fakePath) IsSilent(ifindex int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return ifindex == f.silent
 }
 
 func (f *fakePath) InjectGTPU(message []byte, tos, ttl uint8) error {

@@ -255,6 +255,28 @@ func TestGPDUsOfSMFs(t *testing.T) {
 	}
 }
 
+// Echo Requests reach a socket by interfaces without the data path, which says who may send
+// by its own, and by interfaces that the data path cannot answer by: those are answered.
+func TestEchoRequests(t *testing.T) {
+	const own, loopback = "127.91.0.30", 1
+	g := newGNB(t, "127.91.0.31")
+	w := newWorld(t)
+	w.runPaths(func() []netip.Addr { return []netip.Addr{addr(own)} })
+	to := netip.AddrPortFrom(addr(own), gtpu.Port)
+	waitFor(t, "an Echo Request", func() bool { // the socket opens soon
+		g.send(gtpu.AppendEchoRequest(nil, 8), to)
+		return w.stats.GTPUIgnored.Load() > 0
+	})
+	w.path.mu.Lock()
+	w.path.silent = loopback
+	w.path.mu.Unlock()
+	g.send(gtpu.AppendEchoRequest(nil, 9), to)
+	h, from := g.next()
+	if sequence, _ := h.Sequence(); h.Type() != gtpu.EchoResponse || sequence != 9 || from != to {
+		t.Errorf("type %d with sequence number %d from %s, want an Echo Response, 9, %s", h.Type(), sequence, from, to)
+	}
+}
+
 // A session that sends on takes End Markers from the gNB and the UPF that it sends to, and
 // for a while from the gNB that its UE has left. Others' have no effect and are counted.
 func TestEndMarkersOfPeers(t *testing.T) {

@@ -85,6 +85,7 @@ func New(o Options) (*UPF, error) {
 	u.paths = path.New(path.Options{
 		Log: o.Logger, Now: o.Now, Stats: &u.stats, Interval: func() time.Duration { return u.install.config.Load().EchoInterval },
 		Failed: peering.pathFailed, Recovered: peering.pathRecovered, GPDU: peering.fromSMF, EndMarker: peering.endMarker,
+		Echo:       func(r path.Received) bool { return o.DataPath.IsSilent(r.In) },
 		Indication: func(to session.PeerTEID) { u.reports.errorIndicated(u.paths.Sessions(to), to) },
 	})
 	peering.paths = u.paths

@@ -170,6 +170,8 @@ func (t *Tables) HasSID(a netip.Addr) bool {
 // portOf is what the data path is told of an interface.
 func (t *Tables) portOf(i *config.Interface, l netdev.Link) port.Port {
 	p := port.Port{PartialChecksum: l.Virtual(), MTU: l.MTU, Access: hostAccess(i)}
+	// What XDP sends to a veth vanishes unless its peer receives with NAPI.
+	p.Silent = l.Kind == "veth" && l.XDP&netdev.XDPTransmit == 0
 	p.Access.Peers = i.Peers
 	copy(p.MAC[:], l.MAC)
 	p.Classifier = t.Classes.Classifier(class.Source{Kind: class.SourceInterface, Interface: i.Name})

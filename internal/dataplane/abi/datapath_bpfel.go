@@ -746,6 +746,7 @@ type PortFlags uint32
 
 const (
 	PortFlagsPORT_ATTACHED         PortFlags = 1
+	PortFlagsPORT_SILENT           PortFlags = 2
 	PortFlagsPORT_PARTIAL_CHECKSUM PortFlags = 4
 	PortFlagsPORT_STEERED          PortFlags = 8
 	PortFlagsPORT_N3               PortFlags = 16

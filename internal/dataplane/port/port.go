@@ -105,6 +105,9 @@ type Port struct {
 	Tenant uint8
 	// Pod is the index of the pod behind the interface, in table pod; 0: none.
 	Pod uint32
+	// Silent: XDP can send no frame back by the interface, so that the daemon answers PFCP and
+	// Echo Requests which come by it.
+	Silent bool
 	// ToKernel leaves to the kernel what the pod may send.
 	ToKernel bool
 }
@@ -144,6 +147,9 @@ func (t *Table) SetLocked(ifindex int, p Port) error {
 	if p.PartialChecksum {
 		flags |= abi.PortFlagsPORT_PARTIAL_CHECKSUM
 	}
+	if p.Silent {
+		flags |= abi.PortFlagsPORT_SILENT
+	}
 	flags |= t.steering(ifindex)
 	if p.Tenant != 0 {
 		flags = flags&^tableMask | abi.PortFlags(abi.TenantTable(p.Tenant))<<abi.PortFlagsPORT_TABLE_SHIFT
@@ -179,6 +185,12 @@ func (t *Table) SetLocked(ifindex int, p Port) error {
 	t.accesses.leave(user{ifindex: ifindex}, access)
 	t.classifiers.leave(user{ifindex: ifindex}, classifier)
 	return errors.Join(t.dropOrigins(ifindex, p.Origins), t.CarriesN4Alone(ifindex, p.N4Alone))
+}
+
+// IsSilent says whether the daemon answers what comes by an interface, as Set was told.
+func (t *Table) IsSilent(ifindex int) bool {
+	var p abi.Port
+	return t.ports.Lookup(uint32(ifindex), &p) == nil && abi.PortFlags(p.Flags)&abi.PortFlagsPORT_SILENT != 0
 }
 
 // MAC is an interface's own address, as Set was told. Zero: not known.

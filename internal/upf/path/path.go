@@ -37,6 +37,8 @@ type Options struct {
 	Indication        func(session.PeerTEID)
 	// GPDU is called for a G-PDU that came to a socket, and says whether it took it.
 	GPDU func(Received) bool
+	// Echo says whether an Echo Request that came to a socket is answered.
+	Echo func(Received) bool
 	// EndMarker is called for an End Marker that is for a session to send on, and says
 	// whether the session takes it from that peer.
 	EndMarker func(Received) bool
@@ -50,6 +52,9 @@ type Received struct {
 	// TOS (or traffic class) and TTL (or hop limit) of the packet.
 	TOS, TTL uint8
 	In       int // index of the interface
+
+	port   uint16 // From's
+	socket *net.UDPConn
 }
 
 // Paths are the paths to all GTP-U peers that sessions send to.
@@ -223,6 +228,17 @@ func (p *Paths) Failed(addr netip.Addr) (failed, answered bool) {
 	defer p.mu.Unlock()
 	q := p.peers[addr]
 	return q != nil && q.down, q != nil && q.answered
+}
+
+// answerEcho answers a peer that the data path cannot answer, from where it asked.
+func (p *Paths) answerEcho(r Received, sequence uint16) {
+	if !p.o.Echo(r) {
+		p.o.Stats.GTPUIgnored.Add(1)
+		return
+	}
+	if _, err := r.socket.WriteToUDPAddrPort(gtpu.AppendEchoResponse(nil, sequence), netip.AddrPortFrom(r.From, r.port)); err != nil {
+		p.o.Log.Debug("Echo Request not answered", "from", r.From, "error", err)
+	}
 }
 
 // echoResponse takes a peer's answer. Only the one to the last request counts.
@@ -424,6 +440,9 @@ func (p *Paths) handle(r Received) {
 	}
 	r.TEID = h.TEID()
 	switch h.Type() {
+	case gtpu.EchoRequest:
+		sequence, _ := h.Sequence()
+		p.answerEcho(r, sequence)
 	case gtpu.EchoResponse:
 		sequence, _ := h.Sequence()
 		p.echoResponse(r.From, sequence)

@@ -115,7 +115,7 @@ func (p *Paths) receive(socket *net.UDPConn) {
 		if err != nil { // an ICMP error about what was sent
 			continue
 		}
-		r := Received{From: from.Addr().Unmap(), Message: b[:n]}
+		r := Received{From: from.Addr().Unmap(), Message: b[:n], port: from.Port(), socket: socket}
 		r.readControl(control[:length])
 		p.handle(r)
 	}
