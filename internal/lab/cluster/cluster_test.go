@@ -55,6 +55,25 @@ func TestObjectsOfPods(t *testing.T) {
 	}
 }
 
+// Pods without a kubelet are in the Kubernetes API where the mode has one: in others the API
+// server need not run.
+func TestPodsInTheAPI(t *testing.T) {
+	in := inCluster(t)
+	for mode, want := range map[string]bool{"static": false, "bgp": false, topology.KubeMode: true} {
+		in.State.Variant = mode
+		if got := inAPI(in, in.Node("p")); got != want {
+			t.Errorf("%s: %v", mode, got)
+		}
+		if err := AnnouncePods(t.Context(), in); (err != nil) != want { // it does not run here
+			t.Errorf("%s: %v", mode, err)
+		}
+	}
+	real := &instance.Instance{Topology: parse(t, kubeletsOfOne), State: instance.State{Variant: topology.KubeMode}}
+	if inAPI(real, real.Node("p")) {
+		t.Error("a kubelet's pod")
+	}
+}
+
 // In a mode that is called like a family the cluster knows nothing of the other.
 func TestOneFamily(t *testing.T) {
 	for mode, want := range map[string]struct{ pods, services, node, service string }{
