@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* culvert_forward: what the kernel forwards from pods and to them, where Services are
- * translated already and senders are not yet: so NetworkPolicies see both ends. What the
- * node itself sends and receives does not pass here, which Kubernetes wants: kubelets
- * probe their pods. */
+/* culvert_forward: what the kernel forwards, where Services are translated already and
+ * senders are not yet. So NetworkPolicies see both ends of what is from pods and to them, and
+ * nobody reaches SIDs by a Service. What the node itself sends and receives does not pass
+ * here, which Kubernetes wants: kubelets probe their pods. */
 #ifndef CULVERT_NETFILTER_H
 #define CULVERT_NETFILTER_H
 
@@ -89,27 +89,61 @@ INLINE int read_forwarded(const struct bpf_dynptr *packet, __u32 at, __u8 versio
 	return 0;
 }
 
-/* What the policies of both pods say: 0, or a reason. Of a packet that passes there is a
- * record at the veth. */
-INLINE int forward_policies(const struct bpf_dynptr *packet, __u8 version, __u32 from, __u32 to)
+/* What the policies of both pods say: 0, or a reason. */
+INLINE int forward_policies(const struct bpf_dynptr *packet, struct inner *in, struct upper *upper,
+			    __u32 from, __u32 to)
 {
 	__u32 now = bpf_ktime_get_ns() >> TIME_SHIFT;
-	struct inner in = {}, about = {};
-	struct upper upper = {}, told = {};
+	struct inner about = {};
+	struct upper told = {};
 	int is_error, reason = 0;
+
+	is_error = is_icmp(in->protocol) && !in->fragment &&
+		   is_icmp_error(in->protocol, upper->type) &&
+		   !read_forwarded(packet, in->l4 + ICMP_ABOUT, in->version, &about, &told);
+	if (forward_asks(from, in, upper) &&
+	    !(is_error && is_about_flow(&about, &told, from, EGRESS, now)))
+		reason = ask_policies(in, upper, from, EGRESS, now);
+	if (!reason && forward_asks(to, in, upper) &&
+	    !(is_error && is_about_flow(&about, &told, to, INGRESS, now)))
+		reason = ask_policies(in, upper, to, INGRESS, now);
+	return reason;
+}
+
+/* What kube-proxy translates none of: a tunnel on its way through this node, whose sender
+ * need not be a member, and what ICMP says of one. */
+INLINE int is_transit(__u8 protocol)
+{
+	return protocol == NH_IPV4 || protocol == NH_IPV6 || protocol == NH_ROUTING ||
+	       protocol == NH_ETHERNET || protocol == NH_ICMPV6;
+}
+
+/* Whoever owns a namespace chooses the addresses behind its Services. What comes from a pod
+ * for a SID has such an address: without translation it ends at the pod's veth. Of what comes
+ * by an uplink to a NodePort that is said where the sender is no member. 0, or a reason. */
+GLOBAL int forward_edge(struct inner *in, __u32 from, __u32 to)
+{
+	if (!in || in->version == 4 || to || (!from && is_transit(in->protocol)))
+		return 0;
+	if (!is_sid(&in->dst) || (!from && is_inside(&in->src)))
+		return 0;
+	return REASON_SR_DOMAIN_EDGE;
+}
+
+/* 0, or a reason. Of a packet that passes there is a record at the veth. */
+INLINE int forward_decide(const struct bpf_dynptr *packet, __u8 version, __u32 from, __u32 to)
+{
+	struct inner in = {};
+	struct upper upper = {};
+	int reason;
 
 	if (read_forwarded(packet, 0, version, &in, &upper))
 		return REASON_INNER_MALFORMED;
-	is_error = is_icmp(in.protocol) && !in.fragment && is_icmp_error(in.protocol, upper.type) &&
-		   !read_forwarded(packet, in.l4 + ICMP_ABOUT, version, &about, &told);
-	if (forward_asks(from, &in, &upper) &&
-	    !(is_error && is_about_flow(&about, &told, from, EGRESS, now)))
-		reason = ask_policies(&in, &upper, from, EGRESS, now);
-	if (!reason && forward_asks(to, &in, &upper) &&
-	    !(is_error && is_about_flow(&about, &told, to, INGRESS, now)))
-		reason = ask_policies(&in, &upper, to, INGRESS, now);
+	reason = forward_edge(&in, from, to);
+	if (!reason && from != to)
+		reason = forward_policies(packet, &in, &upper, from, to);
 	if (reason)
-		flow_note(&in, reason == REASON_POLICY_EGRESS ? from : to, FLOW_FORWARDED, reason,
+		flow_note(&in, reason == REASON_POLICY_INGRESS ? to : from, FLOW_FORWARDED, reason,
 			  1);
 	return reason;
 }
@@ -121,11 +155,11 @@ INLINE int forward_input(struct bpf_nf_ctx *ctx)
 	struct bpf_dynptr packet;
 	int reason;
 
-	if (from == to) /* no pod's, or a pod reaches itself by a Service */
+	if (from == to && (from || version == 4)) /* a pod reaches itself by a Service; no pod's */
 		return NF_ACCEPT;
 	if (bpf_dynptr_from_skb((struct __sk_buff *)ctx->skb, 0, &packet))
 		return NF_DROP;
-	reason = forward_policies(&packet, version, from, to);
+	reason = forward_decide(&packet, version, from, to);
 	if (!reason)
 		return NF_ACCEPT;
 	count_packets(&outcomes, reason, 1, ctx->skb->len);

@@ -251,6 +251,18 @@ GLOBAL __u32 member_kind(struct words *address)
 	return to ? to->kind : TARGET_NONE;
 }
 
+/* Whose packets SIDs take: the SR domain's. */
+GLOBAL int is_inside(struct words *src)
+{
+	return src && (in_domain(&node_settings, src) || member_kind(src) == TARGET_MEMBER);
+}
+
+/* SIDs, and whatever else is in a locator. */
+GLOBAL int is_sid(struct words *dst)
+{
+	return dst && (in_domain(&node_settings, dst) || member_kind(dst) == TARGET_SID);
+}
+
 /* One hop less. Of IPv4 the header checksum makes it good in the sum that a
  * device may have told. 0 or -1. */
 INLINE int spend_hop(struct __sk_buff *skb, __u32 offset, __u8 version)

@@ -368,12 +368,6 @@ INLINE int uplink_bind(struct __sk_buff *skb, struct outer *o)
 	return reason ? reason : encapsulate_next(skb, o->sid->policy, &o->next, o->left);
 }
 
-/* Whose packets SIDs take: the SR domain's. */
-GLOBAL int is_inside(struct words *src)
-{
-	return src && (in_domain(&node_settings, src) || member_kind(src) == TARGET_MEMBER);
-}
-
 /* An ordinary packet to the node, whose address is a SID too (`sids: double`). */
 INLINE int is_for_node(struct outer *o)
 {

@@ -20,6 +20,7 @@ type fakePods struct {
 	pods    map[int]pod.Pod
 	uplinks map[int]bool
 	members map[overlay.Member]bool
+	guarded bool
 	entry   int // 0: none
 
 	enforced bool
@@ -88,6 +89,10 @@ func (f *fakeDataPath) PutMember(m overlay.Member) error {
 
 func (f *fakeDataPath) DeleteMember(m overlay.Member) error {
 	return f.do(func() error { delete(f.members, m); return nil }, "delete member %s", m)
+}
+
+func (f *fakeDataPath) GuardForwarded(guard bool) error {
+	return f.do(func() error { f.guarded = guard; return nil }, "guard %v", guard)
 }
 
 func (f *fakeDataPath) AttachEntry(ifindex int) error {

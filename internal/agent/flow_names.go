@@ -76,12 +76,9 @@ func (f *flowKeeper) newNames(now time.Time) *flowNames {
 	state, _ := f.source.NetworkState()
 	for _, p := range state.Pods {
 		workloads[p.Key()] = p.Workload
-		if p.HostNetwork || p.Finished {
-			continue
-		}
-		for _, a := range p.Addresses {
-			b.pods[a] = flow.End{Pod: p.Key(), Namespace: p.Namespace, Workload: p.Workload, Node: p.Node}
-		}
+	}
+	for a, p := range state.Owners() {
+		b.pods[a] = flow.End{Pod: p.Key(), Namespace: p.Namespace, Workload: p.Workload, Node: p.Node}
 	}
 	for _, p := range f.core.pods.List() {
 		e := flow.End{Pod: p.Key(), Namespace: p.Namespace, Workload: workloads[p.Key()], Node: self, Local: true}

@@ -118,7 +118,7 @@ func (f *flowKeeper) settle() {
 
 // explain returns the policies that isolate a pod for the direction in which a flow is dropped.
 func (f *flowKeeper) explain(d *flow.Drop) []string {
-	ask := isolation.Ask{From: party(&d.Flow, d.Flow.Source), To: party(&d.Flow, d.Flow.Destination)}
+	ask := isolation.Ask{From: party(&d.Flow, d.Flow.Source, !d.Ingress), To: party(&d.Flow, d.Flow.Destination, d.Ingress)}
 	switch d.Flow.Protocol {
 	case "TCP", "UDP", "SCTP":
 		ask.Protocol, ask.Port = d.Flow.Protocol, strconv.Itoa(int(d.Flow.Destination.Port))
@@ -142,9 +142,11 @@ func (f *flowKeeper) explain(d *flow.Drop) []string {
 	return nil
 }
 
-// party is an end as NetworkPolicies are asked about it. An address is one of no tenant.
-func party(v *flow.Flow, e flow.End) string {
-	if v.Tenant != 0 && e.Pod != "" {
+// party is an end as NetworkPolicies are asked about it. The pod that they isolate is asked
+// about by its name, as another one may have its address by now; the other end by its address,
+// as it may be gone. An address is one of no tenant.
+func party(v *flow.Flow, e flow.End, isolated bool) string {
+	if (v.Tenant != 0 || isolated) && e.Pod != "" {
 		return e.Pod
 	}
 	return e.Address.String()

@@ -110,6 +110,7 @@ func TestFlowsNamePolicies(t *testing.T) {
 		Pods: []*netpol.Pod{
 			{Namespace: "default", Name: pod.Name, UID: pod.UID, Workload: "DaemonSet/own"},
 			{Namespace: "far", Name: "x", UID: "x", Workload: "Deployment/far", Node: "b", Addresses: []netpol.Address{{Addr: addr("10.244.2.2")}}},
+			{Namespace: "default", Name: "gone", UID: "gone", Workload: "Pod/gone", Node: "b", Leaving: true, Addresses: []netpol.Address{{Addr: addr("10.244.2.2")}}},
 		},
 		Policies: []*netpol.Policy{
 			netpol.NewPolicy("default", "deny-out", []byte(`{"podSelector":{},"policyTypes":["Egress"]}`)),
@@ -127,21 +128,60 @@ func TestFlowsNamePolicies(t *testing.T) {
 	d.holds(t, "the policies are known", func() bool { return !p.keeper.Status().Applied.IsZero() })
 	f.enable(true)
 	go f.run(t.Context())
-	for _, to := range []struct{ from, to, reason, policy string }{
-		{own + ":40000", "10.244.2.2:80", "policy_egress", "default/deny-out"},
-		{"10.244.2.2:40000", own + ":81", "policy_ingress", "default/web-only"},
+	for _, to := range []struct {
+		from, to, reason, policy string
+		protocol                 uint8
+	}{
+		{own + ":40000", "10.244.2.2:80", "policy_egress", "default/deny-out", 6},
+		{"10.244.2.2:40000", own + ":81", "policy_ingress", "default/web-only", 6},
+		// Ports say that it is an answer, and so the flow's source is the other end.
+		{own + ":81", "10.244.2.2:40001", "policy_egress", "default/deny-out", 17},
+		{"10.244.2.2:81", own + ":40001", "policy_ingress", "default/web-only", 17},
 	} {
 		r := opened(to.from, to.to)
-		r.Dropped, r.Reason = true, to.reason
+		r.Dropped, r.Reason, r.Protocol = true, to.reason, to.protocol
 		d.holds(t, to.policy+" is named", func() bool {
 			dp.records <- r
 			list, _ := f.table.Load().List(flow.Filter{Verdict: flow.Dropped}, 0, time.Time{})
 			for _, v := range list {
-				if len(v.NetworkPolicies) == 1 && v.NetworkPolicies[0] == to.policy {
+				ports := r.Source.Port() + r.Destination.Port()
+				if v.Source.Port+v.Destination.Port == ports && len(v.NetworkPolicies) == 1 && v.NetworkPolicies[0] == to.policy {
 					return v.Source.Workload+v.Destination.Workload != "" && (v.Source.Pod == "far/x" || v.Destination.Pod == "far/x")
 				}
 			}
 			return false
 		})
+	}
+}
+
+// Policies of the pod that had the address then are named, not those of who has it now.
+func TestFlowsOfAFormerAddress(t *testing.T) {
+	d := startMember(t, t.TempDir(), newFake(), 1)
+	state := fakeState{
+		Namespaces: map[string]*netpol.Namespace{"a": {Name: "a"}, "b": {Name: "b"}},
+		Pods: []*netpol.Pod{
+			{Namespace: "a", Name: "x", UID: "x", Addresses: []netpol.Address{{Addr: addr("10.244.2.9")}}},
+			{Namespace: "b", Name: "x", UID: "y", Addresses: []netpol.Address{{Addr: addr("10.244.2.2")}}}, // that of a/x before
+		},
+		Policies: []*netpol.Policy{
+			netpol.NewPolicy("a", "closed", []byte(`{"podSelector":{},"policyTypes":["Ingress","Egress"]}`)),
+			netpol.NewPolicy("b", "other", []byte(`{"podSelector":{},"policyTypes":["Ingress","Egress"]}`)),
+		},
+	}
+	p := &policing{core: d.core}
+	p.keeper = isolation.New(isolation.Settings{Path: d.core.dp.NetworkPolicies, Source: state, Pods: d.core.pods, Log: d.core.log})
+	if err := p.keeper.Enforce(true); err != nil {
+		t.Fatal(err)
+	}
+	go p.keeper.Run(t.Context())
+	d.holds(t, "the policies are known", func() bool { return !p.keeper.Status().Applied.IsZero() })
+	f := newFlows(d.core, p)
+	pod, other := flow.End{Pod: "a/x", Namespace: "a", Address: addr("10.244.2.2"), Port: 80}, flow.End{Pod: "c/gone", Address: addr("10.244.2.7"), Port: 40000}
+	for _, drop := range []flow.Drop{
+		{Flow: flow.Flow{Source: pod, Destination: other, Protocol: "TCP"}}, {Flow: flow.Flow{Source: other, Destination: pod, Protocol: "TCP"}, Ingress: true},
+	} {
+		if got := f.explain(&drop); len(got) != 1 || got[0] != "a/closed" {
+			t.Errorf("ingress %v: %v", drop.Ingress, got)
+		}
 	}
 }

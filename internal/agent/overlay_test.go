@@ -138,6 +138,9 @@ func TestMember(t *testing.T) {
 	if len(d.dp.sids) != 3 || !d.dp.uplinks[1] || d.dp.uplinks[2] || d.dp.entry != fakeExit {
 		t.Errorf("SIDs %v, uplinks %v, entry %d", d.dp.sids, d.dp.uplinks, d.dp.entry)
 	}
+	if !d.dp.guarded {
+		t.Error("what the kernel forwards reaches SIDs")
+	}
 	for _, m := range []overlay.Member{
 		{Prefix: prefix("2001:db8::1/128")}, {Prefix: prefix("2001:db8::2/128")},
 		{Prefix: prefix("fc00:0:1::/48"), SIDs: true}, {Prefix: prefix("fc00:0:2::/48"), SIDs: true},
@@ -179,7 +182,7 @@ func TestMember(t *testing.T) {
 			t.Errorf("routes:\n%s", got)
 		}
 	}
-	if len(d.dp.policies)+len(d.dp.steering)+len(d.dp.sids)+len(d.dp.uplinks)+d.dp.entry != 0 || d.kernel.addresses != nil || d.kernel.kept() != "" {
+	if d.dp.guarded || len(d.dp.policies)+len(d.dp.steering)+len(d.dp.sids)+len(d.dp.uplinks)+d.dp.entry != 0 || d.kernel.addresses != nil || d.kernel.kept() != "" {
 		t.Errorf("left behind: %s; %s; %v", d.dp.content(), d.kernel.kept(), d.kernel.addresses)
 	}
 	if _, err := d.Nodes(); !errors.Is(err, pods.ErrNoCluster) {

@@ -236,6 +236,13 @@ func (d *DataPlane) openAttachments() (err error) {
 	return err
 }
 
+// GuardForwarded has nobody reach SIDs through the kernel's translation, or ends that.
+func (d *DataPlane) GuardForwarded(guard bool) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.netfilter.Guard(guard)
+}
+
 // openTables gives each concept its maps, from the lowest to those that refer to
 // others. Each finds what an earlier daemon left, so that none of it is
 // overwritten.

@@ -155,6 +155,7 @@ func (n *fabricNode) put(t testing.TB) {
 			must(t, n.d.Pods.Put(p.model()))
 		}
 		must(t, n.d.Members.Put(overlay.Member{Prefix: prefix("2001:db8::/32")})) // all nodes
+		must(t, n.d.GuardForwarded(true))
 		must(t, n.d.TCX.AttachUplink(n.Interface(t, "up").Index))
 		must(t, n.d.TCX.AttachEntry(n.Interface(t, "culvert1").Index))
 	})

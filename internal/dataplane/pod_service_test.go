@@ -6,12 +6,15 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -159,4 +162,67 @@ func TestServiceAndDirect(t *testing.T) {
 		}
 	}
 	f.noDrops(t)
+}
+
+// seen is how many packets of a node the router has seen, which it drops.
+func (f *fabric) seen(t testing.TB) (packets int) {
+	t.Helper()
+	_, counter, _ := strings.Cut(f.router.Run(t, "nft", "list chain ip6 seen pre"), "counter packets ")
+	_, err := fmt.Sscan(counter, &packets)
+	must(t, err)
+	return packets
+}
+
+// TestServiceOfSID: nobody reaches a SID by a Service whose endpoint it is, with
+// NetworkPolicies and without: neither a pod nor, by a NodePort, who is no member. Their
+// packets to other endpoints arrive, and so does a stranger's tunnel on its way through.
+func TestServiceOfSID(t *testing.T) {
+	f := served(t, 1)
+	n := f.nodes[0]
+	n.Do(t, func() { must(t, n.d.Members.Put(overlay.Member{Prefix: prefix("fd77::/48"), SIDs: true})) })
+	f.router.Addr(t, "n1", "2001:db9::1/64")
+	for _, to := range []string{"2001:db9:1::/64", "fc00:2::/48"} {
+		f.router.IP(t, "-6 route add "+to+" via 2001:db8:1::1 src 2001:db9::1")
+	}
+	f.router.Run(t, "nft", "add table ip6 seen; add chain ip6 seen pre { type filter hook prerouting priority -500; }; add rule ip6 seen pre meta l4proto { udp, ipv6 } counter drop")
+	rules := "add table ip6 nat; add chain ip6 nat pre { type nat hook prerouting priority -100; }; add chain ip6 nat post { type nat hook postrouting priority 100; }; add rule ip6 nat post oifname up masquerade; "
+	services := []struct {
+		endpoint string
+		arrives  bool
+	}{
+		{"fc00:1:0:6::", false}, {"fc00:2:0:6::", false}, {"fc00:2:0:99::1", false}, {"fd77::6", false},
+		{"2001:db9::1", true}, {"fd77:1::6", true}, // no locator's
+	}
+	for i, s := range services {
+		rules += fmt.Sprintf("add rule ip6 nat pre ip6 daddr { fd96::%[1]d, 2001:db9:1::%[1]d } dnat to %[2]s; ", i, s.endpoint)
+	}
+	n.Run(t, "nft", rules)
+	sends := func(what string, from *netns.NS, network, to string, arrives bool) {
+		t.Helper()
+		dropped, seen := n.count(t, abi.ReasonREASON_SR_DOMAIN_EDGE), f.seen(t)
+		from.Do(t, func() {
+			conn, err := net.Dial(network, to)
+			must(t, err)
+			defer conn.Close()
+			_, err = conn.Write([]byte("question"))
+			must(t, err)
+		})
+		var d uint64
+		var s int
+		for end := time.Now().Add(5 * time.Second); d == 0 && s == 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+			d, s = n.count(t, abi.ReasonREASON_SR_DOMAIN_EDGE)-dropped, f.seen(t)-seen
+		}
+		if arrives != (s == 1) || arrives != (d == 0) {
+			t.Errorf("%s: %d dropped, %d arrive", what, d, s)
+		}
+	}
+	for _, enforced := range []bool{false, true} {
+		n.Do(t, func() { must(t, n.d.NetworkPolicies.Enforce(enforced)) })
+		for i, s := range services {
+			what := fmt.Sprintf("policies %v: Service of %s: ", enforced, s.endpoint)
+			sends(what+"from a pod", n.pods[0].NS, "udp", fmt.Sprintf("[fd96::%d]:5300", i), s.arrives)
+			sends(what+"from outside", f.router, "udp", fmt.Sprintf("[2001:db9:1::%d]:5300", i), s.arrives)
+		}
+		sends("a tunnel", f.router, "ip6:41", "fc00:2:0:6::", true)
+	}
 }

@@ -62,11 +62,12 @@ type entry struct {
 	payer   int
 	at      *list.Element // of the payer's
 	changed uint64
-	begun   bool      // who began it is known
-	syn     time.Time // of the last one
-	counted [2]Count  // of what is allowed and dropped: pairs have it
-	asked   bool      // Explain knows its drops
-	ingress bool      // of the last drop
+	begun   bool           // who began it is known
+	syn     time.Time      // of the last one
+	counted [2]Count       // of what is allowed and dropped: pairs have it
+	asked   bool           // Explain knows its drops
+	ingress bool           // of the last drop by policies
+	refused netip.AddrPort // who sent that packet
 }
 
 // Table holds flows.
@@ -282,7 +283,7 @@ func (e *entry) take(r *Record) {
 	if r.Dropped {
 		e.Verdict, e.Reason = Dropped, r.Reason
 		if strings.HasPrefix(r.Reason, "policy_") {
-			e.ingress = r.Reason == "policy_ingress"
+			e.ingress, e.refused = r.Reason == "policy_ingress", r.Source
 		}
 		return
 	}
@@ -382,7 +383,8 @@ func (t *Table) List(f Filter, after uint64, since time.Time) (out []Flow, now u
 	return out, t.change
 }
 
-// Drop is a flow that NetworkPolicies drop, as its packet was: Ingress says whose policies.
+// Drop is a flow that NetworkPolicies drop, with the ends as its last dropped packet had them:
+// Ingress says whose policies.
 type Drop struct {
 	ID      uint64
 	Flow    Flow
@@ -396,7 +398,11 @@ func (t *Table) Unexplained(n int) (out []Drop) {
 	for _, e := range t.byID {
 		if len(out) < n && !e.asked && e.Verdict == Dropped && strings.HasPrefix(e.Reason, "policy_") {
 			e.asked = true
-			out = append(out, Drop{e.ID, e.Flow, e.ingress})
+			d := Drop{e.ID, e.Flow, e.ingress}
+			if e.refused == netip.AddrPortFrom(e.Destination.Address, e.Destination.Port) { // an answer, or who began is not known
+				d.Flow.Source, d.Flow.Destination = e.Destination, e.Source
+			}
+			out = append(out, d)
 		}
 	}
 	return out

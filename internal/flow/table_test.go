@@ -238,6 +238,21 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// Policies are asked about the packet that they dropped, whoever is thought to have begun the
+// flow: an answer of db's, and one of web's from a port that servers have.
+func TestDropOfAnAnswer(t *testing.T) {
+	table := flow.New(names, flow.Limits{})
+	table.Fold(record(0, web, db, syn, "forwarded"))
+	table.Fold(record(1, db, web, synAck, "policy_ingress"))
+	table.Fold(ofProtocol(record(2, "10.0.0.2:1000", "10.0.1.2:40000", 0, "policy_egress"), 17))
+	drops := table.Unexplained(10)
+	slices.SortFunc(drops, func(a, b flow.Drop) int { return int(a.ID) - int(b.ID) })
+	if len(drops) != 2 || !drops[0].Ingress || drops[0].Flow.Destination.Pod != "shop/web-1" || drops[0].Flow.Destination.Port != 40000 ||
+		drops[1].Ingress || drops[1].Flow.Source.Pod != "shop/web-1" || drops[1].Flow.Destination.Port != 40000 {
+		t.Errorf("drops %+v", drops)
+	}
+}
+
 func TestFilter(t *testing.T) {
 	table := flow.New(names, flow.Limits{})
 	table.Fold(record(0, web, service, syn, "passed"))

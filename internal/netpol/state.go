@@ -104,6 +104,19 @@ func (p *Pod) before(o *Pod) bool {
 	return strings.Compare(p.UID, o.UID) < 0
 }
 
+// Owners says whose the addresses of pods are.
+func (s *State) Owners() map[Address]*Pod {
+	owners := map[Address]*Pod{}
+	for _, p := range s.Pods {
+		for _, a := range p.peers() {
+			if o := owners[a]; o == nil || p.before(o) {
+				owners[a] = p
+			}
+		}
+	}
+	return owners
+}
+
 // peers are the addresses that a pod is a peer by.
 func (p *Pod) peers() []Address {
 	if p.HostNetwork || p.Finished {

@@ -47,6 +47,7 @@ type overlayState struct {
 	mtu       int // of pods and of the entry
 	uplinks   map[int]bool
 	members   map[overlay.Member]bool
+	guarded   bool
 	tables    *plan.Tables // whose policies' SIDs are among members; nil: none
 	routes    map[netip.Prefix]netdev.HostRoute
 	prepared  []prepared
@@ -112,6 +113,7 @@ func (o *Overlay) Sync(g *plan.Goal, t *plan.Tables, links *netdev.Snapshot) {
 	o.syncEntry(mtu)
 	o.syncForwarding()
 	o.syncMembers(t)
+	o.syncGuard(true)
 	o.syncUplinks(o.outward)
 	o.syncRoutes()
 	o.syncMasquerade(c.Masquerade)
@@ -231,6 +233,13 @@ func (o *Overlay) syncForwarding() {
 	}
 	if o.check(o.host.Forwarding(names), "have the kernel forward", names) {
 		o.prepared = want
+	}
+}
+
+// syncGuard is about what the kernel forwards: there packets for SIDs are the data path's to drop.
+func (o *Overlay) syncGuard(guard bool) {
+	if o.guarded != guard && o.check(o.dp.GuardForwarded(guard), "guard SIDs from what the kernel forwards", guard) {
+		o.guarded = guard
 	}
 }
 
@@ -405,6 +414,7 @@ func (o *Overlay) leave() {
 	}
 	o.syncUplinks(nil)
 	o.members = syncSet(&o.retries, o.dp.Members, "member", o.members, nil)
+	o.guarded = !o.check(o.dp.GuardForwarded(false), "guard no SIDs", false)
 	o.syncMasquerade(false)
 	if e := o.entry; e.Exit != 0 {
 		o.check(o.dp.Entry.Delete(e.Exit), "detach from the kernel's interface into the overlay", netdev.EntryName)

@@ -66,6 +66,8 @@ type DataPath struct {
 	Entry      Table[int, int]
 	// Members are who is inside the SR domain of the cluster.
 	Members Table[overlay.Member, overlay.Member]
+	// GuardForwarded has nobody else reach its SIDs through the kernel, or ends that.
+	GuardForwarded func(bool) error
 
 	// What the kernel says.
 	Locals      Table[netip.Addr, netip.Addr]

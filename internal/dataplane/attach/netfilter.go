@@ -24,13 +24,16 @@ const reassembled link.NetfilterAttachFlags = unix.BPF_F_NETFILTER_IP_DEFRAG
 var families = map[int]link.NetfilterProtocolFamily{4: link.NetfilterProtoIPv4, 6: link.NetfilterProtoIPv6}
 
 // Netfilter has what the kernel forwards pass culvert_forward, in the network namespace of
-// the caller. The caller of its methods holds the data path's lock.
+// the caller: of both families for NetworkPolicies, and of IPv6 so that nobody reaches SIDs by
+// a Service. The caller of its methods holds the data path's lock.
 type Netfilter struct {
 	pins *pin.Dir // nil: not pinned
 	load func() (*ebpf.Program, error)
 	prog *ebpf.Program
 	on   map[pin.LinkName]link.Link
-	// held: packets pass what they passed, and will pass the program if it is wanted.
+	// What packets pass it for. What an earlier daemon attached it for stays until somebody says.
+	policies, edge bool
+	// held: links stay as they are until Release; wanted: Police or Guard was called meanwhile.
 	held, wanted bool
 }
 
@@ -39,26 +42,40 @@ func NewNetfilter(pins *pin.Dir, load func() (*ebpf.Program, error)) *Netfilter 
 	return &Netfilter{pins: pins, load: load, on: map[pin.LinkName]link.Link{}}
 }
 
-// Attach has packets of both families pass the program, if they do not yet.
-func (n *Netfilter) Attach() (err error) {
+// Police has packets of both families pass the program, or ends that.
+func (n *Netfilter) Police(on bool) error {
+	n.policies = on
+	return n.follow()
+}
+
+// Guard has IPv6 pass the program, or ends that unless Police wants it.
+func (n *Netfilter) Guard(on bool) error {
+	n.edge = on
+	return n.follow()
+}
+
+// follow attaches what Police and Guard were called for, and nothing else.
+func (n *Netfilter) follow() (err error) {
 	if n.held {
 		n.wanted = true
 		return nil
 	}
+	for family := range families {
+		if n.policies || n.edge && family == 6 {
+			err = errors.Join(err, n.attach(family))
+		} else {
+			err = errors.Join(err, n.remove(n.of(family)))
+		}
+	}
+	return err
+}
+
+func (n *Netfilter) attach(family int) (err error) {
 	if n.prog == nil {
 		if n.prog, err = n.load(); err != nil {
 			return err
 		}
 	}
-	for family := range families {
-		if err := n.attach(family); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (n *Netfilter) attach(family int) error {
 	former := n.of(family)
 	name, priority := pin.LinkName{Kind: "netfilter", Ifindex: family, How: "forward"}, int32(beforeFilter)
 	if l := n.on[former]; l != nil {
@@ -119,41 +136,40 @@ func (n *Netfilter) remove(name pin.LinkName) error {
 	return errors.Join(l.Detach(), l.Close())
 }
 
-// Detach ends that.
-func (n *Netfilter) Detach() error {
-	n.wanted = false
-	var errs []error
-	for name := range n.on {
-		errs = append(errs, n.remove(name))
+// Polices says whether packets of both families pass the program, for NetworkPolicies.
+func (n *Netfilter) Polices() bool { return n.policies && len(n.on) == len(families) }
+
+// TakeOver keeps the links that are pinned. They run what they ran until Police or Guard.
+func (n *Netfilter) TakeOver(same func() *ebpf.Program) error {
+	err := n.find()
+	if err == nil && len(n.on) > 0 {
+		n.prog = same()
 	}
-	return errors.Join(errs...)
+	return err
 }
 
-// Attached says whether packets of both families pass the program.
-func (n *Netfilter) Attached() bool { return len(n.on) == len(families) }
-
-// TakeOver keeps the links that are pinned. They run what they ran, until Attach.
-func (n *Netfilter) TakeOver(same func() *ebpf.Program) (err error) {
-	if n.on, err = n.pins.Links("netfilter"); err == nil && len(n.on) > 0 {
-		n.prog = same()
+// find has the links that are pinned.
+func (n *Netfilter) find() (err error) {
+	n.on, err = n.pins.Links("netfilter")
+	for name := range n.on {
+		n.policies, n.edge = n.policies || name.Ifindex == 4, n.edge || name.Ifindex == 6
 	}
 	return err
 }
 
 // Hold keeps the links that are pinned, and what they run, until Release. The caller holds
 // the lock of both.
-func (n *Netfilter) Hold() (err error) {
+func (n *Netfilter) Hold() error {
 	n.held = true
-	n.on, err = n.pins.Links("netfilter")
-	return err
+	return n.find()
 }
 
-// Release does what Attach was called for.
+// Release does what Police and Guard were called for.
 func (n *Netfilter) Release() error {
 	if n.held = false; !n.wanted {
 		return nil
 	}
-	return n.Attach()
+	return n.follow()
 }
 
 // Close lets go of the links and the program. Those that are pinned stay.

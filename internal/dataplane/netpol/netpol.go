@@ -85,9 +85,9 @@ func (t *Table) Enforce(enforce bool) error {
 		return err
 	}
 	if enforce {
-		return t.hook.Attach()
+		return t.hook.Police(true)
 	}
-	return errors.Join(t.apply(netpol.Desired{}), t.hook.Detach())
+	return errors.Join(t.apply(netpol.Desired{}), t.hook.Police(false))
 }
 
 // Apply brings the tables to what is desired. At each moment a pod has the rules of before
@@ -274,7 +274,7 @@ func (t *Table) Usage() (peers, rules table.Usage) {
 func (t *Table) Enforced() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.hook.Attached()
+	return t.hook.Polices()
 }
 
 // peerKey is a key of netpol_peer.

@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 
 	"sigs.k8s.io/yaml"
@@ -21,19 +23,37 @@ func podObject(p *topology.Node) map[string]any {
 	}
 }
 
+// inAPI says whether the lab writes a pod to the Kubernetes API: the mode has one, and no
+// kubelet writes it. In other modes the API server need not run.
+func inAPI(in *instance.Instance, p *topology.Node) bool {
+	return in.State.Variant == topology.KubeMode && in.Node(p.Host).Kind != topology.Kubelet
+}
+
 // Start makes a pod, in the Kubernetes API where there is one, and its network. What detaches
 // and attaches it again leaves the API alone, as a runtime does that makes a sandbox anew.
 func Start(ctx context.Context, in *instance.Instance, p *topology.Node) error {
-	inAPI := in.APIServer() != nil && in.Node(p.Host).Kind != topology.Kubelet
-	if inAPI { // or agents keep it closed
+	if inAPI(in, p) { // or agents keep it closed
 		if err := announcePod(ctx, in, p); err != nil {
 			return err
 		}
 	}
-	if err := Attach(ctx, in, p); err != nil || !inAPI {
+	if err := Attach(ctx, in, p); err != nil || !inAPI(in, p) {
 		return err
 	}
 	return tellAddresses(ctx, in, p)
+}
+
+// AnnouncePods writes the pods that are there to the Kubernetes API, of a mode that has one.
+func AnnouncePods(ctx context.Context, in *instance.Instance) error {
+	for _, p := range in.Select(func(n *topology.Node) bool { return n.Kind == topology.Pod && inAPI(in, n) }) {
+		if len(in.State.Pods[p.Name]) == 0 { // detached
+			continue
+		}
+		if err := errors.Join(announcePod(ctx, in, p), tellAddresses(ctx, in, p)); err != nil {
+			return fmt.Errorf("%s: %w", p.Name, err)
+		}
+	}
+	return nil
 }
 
 // announcePod makes the pod and its namespace.

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/procfs"
 
 	"github.com/culvert-net/culvert/dist/kubernetes"
+	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/image"
 	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/topology"
@@ -52,6 +53,46 @@ func TestObjectsOfPods(t *testing.T) {
 	}
 	if s := text(serviceOf(in, in.Services[0])); !strings.Contains(s, `"selector":{"service-web":"true"}`) || !strings.Contains(s, `"nodePort":30080`) {
 		t.Errorf("Service %s", s)
+	}
+}
+
+// Pods without a kubelet are in the Kubernetes API where the mode has one: in others the API
+// server need not run.
+func TestPodsInTheAPI(t *testing.T) {
+	in := inCluster(t)
+	for mode, want := range map[string]bool{"static": false, "bgp": false, topology.KubeMode: true} {
+		in.State.Variant = mode
+		if got := inAPI(in, in.Node("p")); got != want {
+			t.Errorf("%s: %v", mode, got)
+		}
+		if err := AnnouncePods(t.Context(), in); (err != nil) != want { // it does not run here
+			t.Errorf("%s: %v", mode, err)
+		}
+	}
+	real := &instance.Instance{Topology: parse(t, kubeletsOfOne), State: instance.State{Variant: topology.KubeMode}}
+	if inAPI(real, real.Node("p")) {
+		t.Error("a kubelet's pod")
+	}
+}
+
+// What the shipped manifest configures is valid in each mode of a cluster of kubelets; nodes of
+// which Kubernetes knows IPv4 addresses only accept each other's of IPv6.
+func TestManifest(t *testing.T) {
+	for mode, accepted := range map[string]int{"containerd-2": 0, topology.IPv4: 1, topology.IPv6: 0} {
+		in := &instance.Instance{Topology: parse(t, kubeletsOfOne), State: instance.State{Variant: mode}}
+		_, text, _ := strings.Cut(manifest(in), "  culvert.yaml: |\n")
+		text, _, _ = strings.Cut(text, "---\n")
+		c, err := config.Decode([]byte(text))
+		if err != nil {
+			t.Fatalf("%s: %v in\n%s", mode, err, text)
+		}
+		c.SetDefaults()
+		if err := c.Validate(); err != nil {
+			t.Errorf("%s: %v", mode, err)
+		}
+		if list := c.Overlay.Accept.Addresses; len(list) != accepted || accepted > 0 && !list[0].Contains(in.Addresses(in.Node("x"))[1]) {
+			t.Errorf("%s: accepts %v", mode, list)
+		}
 	}
 }
 

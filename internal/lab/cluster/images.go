@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/culvert-net/culvert/dist/kubernetes"
@@ -100,13 +101,30 @@ func Install(ctx context.Context, in *instance.Instance, n *topology.Node) error
 	return PrepareSuites(ctx, in)
 }
 
-// installManifest applies the manifest that is shipped, with the image that the nodes have and
-// the version of CNI that their runtime takes.
+// installManifest applies the manifest.
 func installManifest(ctx context.Context, in *instance.Instance) error {
-	const version = "--cni-version="
-	text := strings.NewReplacer(shippedImage, nodeImage, version+cniVersion, version+containers[in.State.Variant].cni).Replace(kubernetes.Manifest)
-	_, err := Kubectl(ctx, in, []byte(text), "apply", "-f", "-")
+	_, err := Kubectl(ctx, in, []byte(manifest(in)), "apply", "-f", "-")
 	return err
+}
+
+// manifest is the one that is shipped, with the image that the nodes have and the version of
+// CNI that their runtime takes. Where the cluster knows no IPv6 addresses of nodes nobody
+// vouches for those that tunnels have: they are listed, as an operator does.
+func manifest(in *instance.Instance) string {
+	const version, mode = "--cni-version=", "      mode: kube\n"
+	accept := mode
+	if !slices.Contains(Families(in), topology.IPv6) {
+		var list []string
+		for _, n := range in.Kubelets() {
+			for _, a := range in.Addresses(n) {
+				if a.Is6() {
+					list = append(list, fmt.Sprintf("%q", a.String()+"/128"))
+				}
+			}
+		}
+		accept += "      accept: {addresses: [" + strings.Join(list, ", ") + "]}\n"
+	}
+	return strings.NewReplacer(shippedImage, nodeImage, version+cniVersion, version+containers[in.State.Variant].cni, mode, accept).Replace(kubernetes.Manifest)
 }
 
 // waitForCulvert waits until culvert is there on all nodes.

@@ -54,9 +54,18 @@ func StartCulvert(ctx context.Context, in *instance.Instance, n *topology.Node) 
 // pinPath is where a node's daemon pins.
 func pinPath(in *instance.Instance, n *topology.Node) string { return filepath.Join(in.Pins(), n.Name) }
 
-// writeConfig writes the node's configuration in the variant that the lab is in, with
-// an overlay or none, and with something laid over all of it.
+// writeConfig writes the node's configuration.
 func writeConfig(in *instance.Instance, n *topology.Node, overlay string, over map[string]any) error {
+	text, err := configText(in, n, overlay, over)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(configFile(in, n), text, 0o644)
+}
+
+// configText is the node's configuration in the variant that the lab is in, with an overlay or
+// none, and with something laid over all of it.
+func configText(in *instance.Instance, n *topology.Node, overlay string, over map[string]any) ([]byte, error) {
 	config := maps.Clone(n.ConfigIn(in.State.Variant, overlay))
 	if over != nil {
 		config = topology.Merge(config, over).(map[string]any) // merging mappings makes a mapping
@@ -68,11 +77,7 @@ func writeConfig(in *instance.Instance, n *topology.Node, overlay string, over m
 	if config["metrics"] == nil {
 		config["metrics"] = map[string]any{"listen": "off"}
 	}
-	text, err := yaml.Marshal(config)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(configFile(in, n), text, 0o644)
+	return yaml.Marshal(config)
 }
 
 // membership is what a node's configuration says of its cluster, beside what the

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/topology"
 )
 
@@ -19,6 +21,40 @@ func TestMembership(t *testing.T) {
 	in.State.Variant = topology.KubeMode
 	if m := membership(in, in.Node("x")); m["pod_prefixes"] != nil || m["kube"] == nil {
 		t.Errorf("kube: %v", m)
+	}
+}
+
+// TestConfigurations: `culvert check --offline` finds no mistake in what the laboratories give
+// their daemons in any mode.
+func TestConfigurations(t *testing.T) {
+	list, err := topology.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked := map[string]bool{}
+	for _, l := range list {
+		variants := l.VariantNames()
+		if len(variants) == 0 {
+			variants = []string{""}
+		}
+		for _, variant := range variants {
+			in := &instance.Instance{Topology: l, Name: l.Name, State: instance.State{Variant: variant}}
+			for _, n := range in.Select(func(n *topology.Node) bool { return n.Kind == topology.Culvert || n.Kind == topology.Cluster }) {
+				text, err := configText(in, n, "", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := config.Check(text, false); err != nil {
+					t.Errorf("%s: %s: %q: %v", l.Name, n.Name, variant, err)
+				}
+				checked[l.Name+" "+variant] = true
+			}
+		}
+	}
+	for _, want := range []string{"overlay static", "overlay bgp", "overlay kube", "backbone bgp", "backbone kube", "tenants kube", "slices enhanced", "gateway "} {
+		if !checked[want] {
+			t.Errorf("%s is not among %v", want, checked)
+		}
 	}
 }
 

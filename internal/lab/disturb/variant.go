@@ -2,6 +2,7 @@ package disturb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -20,7 +21,7 @@ func SetVariant(ctx context.Context, in *instance.Instance, name string) error {
 		}
 	}
 	in.State.Variant = name
-	if err := in.Save(); err != nil {
+	if err := errors.Join(in.Save(), cluster.AnnouncePods(ctx, in)); err != nil {
 		return err
 	}
 	for _, n := range in.Nodes {
