@@ -235,7 +235,7 @@ func openGuarded(t *testing.T, w *wire, path string, near ClosedPort) *DataPlane
 	t.Helper()
 	d := openWith(t, Options{PinPath: path, Limits: smallLimits, Closed: []ClosedPort{near}})
 	must(t, d.SetSettings(testSettings()))
-	must(t, d.Steering.PutLocal(addr("192.0.2.1")))
+	must(t, d.Steering.PutLocal(single(addr("192.0.2.1"))))
 	must(t, d.Ports.Set(near.Ifindex, port.Port{Roles: port.N6, Access: ssh}))
 	return d
 }
