@@ -483,20 +483,47 @@ INLINE void tell_path_mtu(struct xdp_md *ctx, struct packet *p)
 	hand_up(ctx, p, PUNT_PATH_MTU);
 }
 
-/* What the kernel must not have is dropped. What a SID leaves to the kernel it may. */
+/* The hop that was given back for the kernel to spend, which spends none on what it keeps. */
+INLINE int keep_hop_spent(struct xdp_md *ctx, struct packet *p)
+{
+	struct ipv6 *six;
+	struct ipv4 *four;
+
+	if (p->version == 4) {
+		four = at(ctx, p->l3, IPV4_LEN);
+		if (!four)
+			return REASON_IPV4_MALFORMED;
+		ipv4_spend(four);
+		return REASON_PASSED;
+	}
+	six = at(ctx, p->l3, IPV6_LEN);
+	if (!six)
+		return REASON_IPV6_MALFORMED;
+	six->hop_limit--;
+	return REASON_PASSED;
+}
+
+/* What the kernel must not have is dropped, also of what came out of other packets here. */
 GLOBAL int guard_kernel(struct xdp_md *ctx, struct packet *p, int reason)
 {
 	int refused = 0;
 
-	if (!p || reason != REASON_PASSED || !(p->port_flags & PORT_ROLES) || p->sid || p->turn)
+	if (!p || reason != REASON_PASSED || !(p->port_flags & PORT_ROLES))
 		return reason;
-	if (p->version == 4)
-		refused = refuse_host4(ctx, p);
+	if (p->sid)
+		refused = refuse_at_sid(ctx, p);
+	else if (p->version == 4)
+		refused = refuse_host4(ctx, p, p->l3, p->turn);
 	else if (p->version == 6)
-		refused = refuse_host6(ctx, p);
-	if (refused)
+		refused = refuse_host6(ctx, p, p->l3, p->turn);
+	if (p->sid || p->turn)
+		p->pfcp = 0; /* its answer leaves by the kernel's routes */
+	if (refused > 0)
 		return refused;
-	tell_path_mtu(ctx, p);
+	if (p->turn)
+		return refused ? reason : keep_hop_spent(ctx, p);
+	if (!p->sid)
+		tell_path_mtu(ctx, p);
 	return reason;
 }
 
@@ -581,7 +608,8 @@ INLINE int decide(struct xdp_md *ctx, struct packet *p, struct settings *cfg)
 		return guard_kernel(ctx, p, ipv6_input(ctx, p, cfg, steered));
 	if (type == be16(TYPE_IPV4))
 		return guard_kernel(ctx, p, ipv4_input(ctx, p, cfg, steered));
-	return REASON_PASSED;
+	/* the kernel takes all tags off, and then `host` means nothing */
+	return is_vlan(type) && p->port_flags & PORT_ROLES ? REASON_TAGS : REASON_PASSED;
 }
 
 #endif

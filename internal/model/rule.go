@@ -373,7 +373,7 @@ func (m *Model) core(dst netip.Addr) bool {
 	if open >= 0 || closed >= 0 {
 		return closed >= open
 	}
-	return m.sessions.peers[dst] || m.isGTPU(dst) || slices.ContainsFunc(m.network.Own(), func(p netip.Prefix) bool { return p.Contains(dst) })
+	return m.sessions.peers[dst] || m.isOwn(dst)
 }
 
 // longest is the length of the longest prefix that has an address; -1: none has.

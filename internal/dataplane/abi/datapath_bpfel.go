@@ -896,7 +896,8 @@ const (
 	ReasonREASON_POLICY_INGRESS  Reason = 59
 	ReasonREASON_POLICY_EGRESS   Reason = 60
 	ReasonREASON_TURNS           Reason = 61
-	ReasonREASON_COUNT           Reason = 62
+	ReasonREASON_TAGS            Reason = 62
+	ReasonREASON_COUNT           Reason = 63
 )
 
 type Refused struct {
