@@ -367,7 +367,8 @@ INLINE int refuse_finished(struct xdp_md *ctx, struct packet *p)
 
 	if (p->own || !(p->port_flags & PORT_ROLES))
 		return CONTINUE;
-	refused = p->family == 4 ? refuse_host4(ctx, p, ETH_LEN, 1) : refuse_host6(ctx, p, ETH_LEN, 1);
+	refused = p->family == 4 ? refuse_host4(ctx, p, ETH_LEN, 1)
+				 : refuse_host6(ctx, p, ETH_LEN, 1);
 	p->pfcp = 0; /* its answer leaves by the kernel's routes */
 	return refused == NOT_TAKEN ? CONTINUE : refused;
 }

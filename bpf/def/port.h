@@ -53,7 +53,7 @@ struct port {
  * there; the count stays when it ends that. */
 struct lost {
 	__u64 frames;
-	__u32 netns;  /* inode of its network namespace; 0: frames never left there */
+	__u32 netns; /* inode of its network namespace; 0: frames never left there */
 	__u32 device; /* id of the map `device` that leads there */
 };
 
@@ -74,7 +74,7 @@ struct prefix4 {
 struct service {
 	__u8 protocol;
 	__u8 answers; /* 1: also TCP segments with ACK from this port, to 32768 and above */
-	__u16 port;   /* host order; 0: the protocol has none */
+	__u16 port; /* host order; 0: the protocol has none */
 };
 
 struct access {

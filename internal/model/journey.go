@@ -266,7 +266,7 @@ func (j *journey) leave(r Result) Result {
 		case refused != "":
 			return j.drop(refused)
 		case ours:
-			return j.kept(r)
+			return kept(r, j.l3)
 		}
 		return r
 	}
@@ -291,9 +291,9 @@ func kernelPacketOf(p []byte) func([]byte) kernelPacket {
 
 // kept is what the kernel keeps of what came out of another packet: it spends no hop, so that
 // the one which it was given to spend is taken back.
-func (j *journey) kept(r Result) Result {
+func kept(r Result, l3 int) Result {
 	r.Out = slices.Clone(r.Out)
-	spend(r.Out[j.l3:])
+	spend(r.Out[l3:])
 	return r
 }
 
@@ -312,7 +312,7 @@ func (j *journey) atSID(r Result, c chain) Result {
 	case refused != "":
 		return j.drop(refused)
 	case j.turn > 0 && j.guard != nil && j.m.isOwn(v6(j.packet).dst()):
-		return j.kept(r)
+		return kept(r, j.l3)
 	}
 	return r
 }
@@ -422,7 +422,7 @@ func (j *journey) passFinished(packet []byte) Result {
 	default:
 		p[7]++
 	}
-	return Result{Reason: Passed, Out: j.finished(p), Counts: j.due()}
+	return Result{Reason: Passed, Out: finished(j.frame, p), Counts: j.due()}
 }
 
 // completed returns an inner packet, with a completed checksum if the port's local

@@ -83,15 +83,15 @@ func (j *journey) leaveFinished(o outbound) Result {
 		return j.drop(refused)
 	case ours && !own:
 		j.clampMSS(o, 0)
-		return Result{Reason: Passed, Out: j.finished(o.packet), Counts: j.due()}
+		return Result{Reason: Passed, Out: finished(j.frame, o.packet), Counts: j.due()}
 	}
 	j.clampMSS(o, 0)
 	return j.passFinished(o.packet)
 }
 
-// finished is the frame of a finished packet for the kernel.
-func (j *journey) finished(packet []byte) []byte {
-	out := be.AppendUint16(slices.Clone(j.frame[:12]), etherTypeOf(packet))
+// finished is the frame of a finished packet for the kernel, under the addresses that it came with.
+func finished(frame, packet []byte) []byte {
+	out := be.AppendUint16(slices.Clone(frame[:12]), etherTypeOf(packet))
 	return append(out, packet...)
 }
 
