@@ -70,7 +70,7 @@ GLOBAL int closed6(struct xdp_md *ctx, struct port *in, __u32 l3, int other)
 	return refuse_closed(in, &l, here, other);
 }
 
-/* Other EtherTypes and LLC pass, as they do by every port. */
+/* Other EtherTypes and LLC pass, as they do by every port; a third tag by none with roles. */
 INLINE int refuse_frame(struct xdp_md *ctx, struct port *in)
 {
 	__u16 l3 = 0, vlan[2] = {};
@@ -84,7 +84,7 @@ INLINE int refuse_frame(struct xdp_md *ctx, struct port *in)
 		return closed4(ctx, in, l3, other);
 	if (type == be16(TYPE_IPV6))
 		return closed6(ctx, in, l3, other);
-	return 0;
+	return is_vlan(type) ? REASON_TAGS : 0;
 }
 
 INLINE int closed(struct xdp_md *ctx)

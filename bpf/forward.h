@@ -7,6 +7,7 @@
 
 #include "mss.h"
 #include "next_hop.h"
+#include "port.h"
 #include "push.h"
 #include "srv6/mobile.h"
 
@@ -205,12 +206,29 @@ INLINE int out(struct packet *p)
 	return REASON_FORWARDED;
 }
 
+/* The finished packet is for the kernel: to send it on, to keep it, or to lead it back here. */
+GLOBAL int give_to_kernel(struct xdp_md *ctx, struct packet *p)
+{
+	int reason = CONTINUE;
+
+	if (!p)
+		return REASON_HOST;
+	if (!p->again)
+		reason = refuse_finished(ctx, p);
+	if (reason > 0)
+		return reason;
+	count_matches(p);
+	if (!reason)
+		return REASON_PASSED; /* one hop less than a neighbour on the link has */
+	reason = pass_finished(ctx, p);
+	return reason == REASON_PASSED && p->again ? COME_AGAIN : reason;
+}
+
 /* Ethernet header, and out. The packet starts at ETH_LEN. */
 INLINE int transmit(struct xdp_md *ctx, struct packet *p)
 {
 	__u16 type = p->family == 4 ? TYPE_IPV4 : TYPE_IPV6;
 	__u8 *eth;
-	int reason;
 
 	if (p->hop.tags && push_tags(ctx, p, type))
 		return REASON_HEADROOM;
@@ -221,12 +239,7 @@ INLINE int transmit(struct xdp_md *ctx, struct packet *p)
 	st32(eth + 8, ld32(p->hop.src + 2));
 	if (!p->hop.tags)
 		st16(eth + 12, be16(type));
-	if (p->to_kernel) {
-		count_matches(p);
-		reason = pass_finished(ctx, p);
-		return reason == REASON_PASSED && p->again ? COME_AGAIN : reason;
-	}
-	return out(p);
+	return p->to_kernel ? give_to_kernel(ctx, p) : out(p);
 }
 
 GLOBAL int push_headers(struct xdp_md *ctx, struct packet *p)

@@ -192,6 +192,31 @@ INLINE struct cached *steered_destination(struct settings *cfg, __u64 hi, __u64 
 	return steered_from(cfg, hi, lo, family, 0);
 }
 
+/* Whether the kernel keeps packets to an address, which is this node's or a GTP-U one. Functions:
+ * few are asked, and the verifier goes through them once. */
+GLOBAL int stays4(__u32 address)
+{
+	struct settings *cfg = &node_settings;
+	struct cached *to;
+
+	if (is_gtpu4(cfg, address))
+		return 1;
+	to = steered_destination(cfg, address, ~0ull, CACHE_IPV4);
+	return to && to->kind == TARGET_PASS;
+}
+
+GLOBAL int stays6(__u64 hi, __u64 lo)
+{
+	struct settings *cfg = &node_settings;
+	struct words address = { hi, lo };
+	struct cached *to;
+
+	if (is_gtpu6(cfg, &address))
+		return 1;
+	to = steered_destination(cfg, hi, lo, 0);
+	return to && to->kind == TARGET_PASS;
+}
+
 /* ---- traffic classes ---- */
 
 /* The way of a packet with the octet `tos` at a destination with classes, or NULL. */
@@ -275,13 +300,15 @@ INLINE int is_local6(const void *address)
 
 /* ---- martians ----
  * Addresses that no packet has that a router sends on (RFC 1812 5.3.7, RFC 6890, RFC
- * 4291): to one, and from one. Multicast groups are no such destinations. */
+ * 4291): to one, and from one. Of multicast groups only those of a link are such
+ * destinations (RFC 5771 section 4, RFC 4291 section 2.7). */
 
 INLINE int is_martian4(__be32 address)
 {
 	__u32 a = be32(address);
 
-	return a >> 24 == 0 || a >> 24 == 127 || a >> 16 == 0xa9fe || a >> 28 == 0xf;
+	return a >> 24 == 0 || a >> 24 == 127 || a >> 16 == 0xa9fe || a >> 28 == 0xf ||
+	       a >> 8 == 0xe00000;
 }
 
 INLINE int is_martian_source4(__be32 address)
@@ -291,11 +318,16 @@ INLINE int is_martian_source4(__be32 address)
 	return is_martian4(address) || a >> 28 == 0xe;
 }
 
+INLINE int is_group_of_link(const __u8 *address)
+{
+	return address[0] == 0xff && (address[1] & 0xf) <= 2;
+}
+
 INLINE int is_martian6(const void *address)
 {
 	__u64 lo = be64(ld64(address + 8));
 
-	if (is_link_local(address))
+	if (is_link_local(address) || is_group_of_link(address))
 		return 1;
 	return !ld64(address) && (lo <= 1 || lo >> 32 == 0xffff); /* IPv4-mapped */
 }

@@ -178,10 +178,12 @@ struct {
 	__uint(max_entries, 3);
 } next_program SEC(".maps");
 
+#define SLOW_PATH_OCTETS (1 << 23)
+
 /* packets for the daemon: struct punt */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 23);
+	__uint(max_entries, SLOW_PATH_OCTETS);
 } slow_path SEC(".maps");
 
 /* what the daemon is told of rules: struct session_event */

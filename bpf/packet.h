@@ -389,6 +389,29 @@ INLINE void not_held(struct packet *p)
 		__sync_fetch_and_add(&r->held, -1);
 }
 
+/* Fragments of an interface take no more of the ring than is free beside them: a flood by one
+ * leaves room for the others, and for each further flood. What was handed up before the place
+ * that the daemon has come to waits no more. Several CPUs may count at once, and lose a few. */
+INLINE int fragment_has_room(__u32 ifindex)
+{
+	struct port *in = bpf_map_lookup_elem(&port, &ifindex);
+	__u32 to = bpf_ringbuf_query(&slow_path, BPF_RB_PROD_POS);
+	__u32 waits = to - (__u32)bpf_ringbuf_query(&slow_path, BPF_RB_CONS_POS);
+	__u32 size = sizeof(struct punt) + BPF_RINGBUF_HDR_SZ;
+
+	if (!in)
+		return 1;
+	if (to - in->handed_since >= waits) {
+		in->handed_before = in->handed;
+		in->handed = 0;
+		in->handed_since = to;
+	}
+	if (in->handed_before + in->handed + size > SLOW_PATH_OCTETS - waits)
+		return 0;
+	in->handed += size;
+	return 1;
+}
+
 /* Hands the frame as it is to the daemon. 0 or -1. */
 GLOBAL int hand_up(struct xdp_md *ctx, struct packet *p, __u32 kind)
 {
@@ -406,6 +429,8 @@ GLOBAL int hand_up(struct xdp_md *ctx, struct packet *p, __u32 kind)
 	}
 	opaque(length);
 	if (length < ETH_LEN || length > PUNT_DATA)
+		return -1;
+	if (kind == PUNT_REASSEMBLE && !fragment_has_room(p->ifindex))
 		return -1;
 	record = bpf_ringbuf_reserve(&slow_path, sizeof(*record), 0);
 	if (!record)

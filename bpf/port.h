@@ -7,6 +7,7 @@
 #include "session.h"
 
 #define PFCP_PORT 8805
+#define PROBE_PORT 55862 /* of internal/liveness, from and to */
 #define NO_TYPE 255 /* of ICMP */
 #define EPHEMERAL 32768 /* the first port that a client's answers come to */
 
@@ -276,64 +277,100 @@ INLINE void look_at_ipv6(struct xdp_md *ctx, struct service_looks *l, __u32 l3, 
 		look_at_service(ctx, l, l4);
 }
 
-/* The IPv4 packet at p->l3 is nobody's in the data path: may the kernel have it? */
-GLOBAL int refuse_host4(struct xdp_md *ctx, struct packet *p)
+/* The IPv4 packet at l3 is nobody's in the data path: may the kernel have it? `inside`: it came
+ * out of another one here, and nobody on a link sent it. Then what is for others is NOT_TAKEN. */
+GLOBAL int refuse_host4(struct xdp_md *ctx, struct packet *p, __u32 l3, __u32 inside)
 {
-	struct settings *cfg = &node_settings;
 	struct service_looks l = { .version = 4, .type = NO_TYPE };
-	struct cached *to;
 	struct ipv4 *ip;
 	__u32 dst, src, hops;
 
 	if (!p)
 		return REASON_HOST;
-	ip = at(ctx, p->l3, IPV4_LEN);
+	ip = at(ctx, l3, IPV4_LEN);
 	if (!ip)
 		return 0;
 	dst = ld32(&ip->dst);
 	src = ld32(&ip->src);
 	hops = ip->ttl;
-	look_at_ipv4(ctx, &l, p->l3, ip);
-	if (is_of_link(&l, hops))
+	look_at_ipv4(ctx, &l, l3, ip);
+	if (!inside && is_of_link(&l, hops))
 		return 0;
-	to = steered_destination(cfg, dst, ~0ull, CACHE_IPV4);
-	if (is_gtpu4(cfg, dst) || (to && to->kind == TARGET_PASS) ||
-	    (p->group != FOR_OTHER && is_local4(be32(dst))))
+	if (stays4(dst) || (p->group != FOR_OTHER && is_local4(be32(dst))))
 		return refuse_service(p, &l, refuse_gtpu4(p->port_flags, p->access, src));
+	if (inside)
+		return NOT_TAKEN;
 	if (p->group == FOR_OTHER)
 		return 0; /* a bridge's or macvlan's */
 	return p->port_flags & PORT_HOST_FORWARD ? 0 : REASON_ROLE;
 }
 
-GLOBAL int refuse_host6(struct xdp_md *ctx, struct packet *p)
+GLOBAL int refuse_host6(struct xdp_md *ctx, struct packet *p, __u32 l3, __u32 inside)
 {
 	struct settings *cfg = &node_settings;
 	struct service_looks l = { .version = 6, .type = NO_TYPE };
 	struct words src, dst;
-	struct cached *to;
 	struct ipv6 *ip;
 	__u32 hops;
 
 	if (!p)
 		return REASON_HOST;
-	ip = at(ctx, p->l3, IPV6_LEN);
+	ip = at(ctx, l3, IPV6_LEN);
 	if (!ip)
 		return 0;
 	copy16(&src, &ip->src);
 	copy16(&dst, &ip->dst);
 	hops = ip->hop_limit;
-	look_at_ipv6(ctx, &l, p->l3, ip);
-	if (is_of_link(&l, hops))
+	look_at_ipv6(ctx, &l, l3, ip);
+	if (!inside && is_of_link(&l, hops))
 		return 0;
-	to = steered_destination(cfg, dst.hi, dst.lo, 0);
-	if (is_gtpu6(cfg, &dst) || (to && to->kind == TARGET_PASS) ||
-	    (p->group != FOR_OTHER && is_local6(&dst)))
+	if (stays6(dst.hi, dst.lo) || (p->group != FOR_OTHER && is_local6(&dst)))
 		return refuse_service(p, &l, refuse_gtpu6(p->port_flags, p->access, &src));
+	if (inside)
+		return NOT_TAKEN;
 	if (p->group == FOR_OTHER)
 		return 0; /* a bridge's or macvlan's */
 	if (p->port_flags & PORT_SR && in_domain(cfg, &src) && in_domain(cfg, &dst))
 		return 0; /* on its way through the domain */
 	return p->port_flags & PORT_HOST_FORWARD ? 0 : REASON_ROLE;
+}
+
+/* The packet ends at a SID, which leaves its upper layer to the kernel. NOT_TAKEN: the SID is no
+ * address of this host, so the kernel has no service there. Probes come back to the daemon so. */
+GLOBAL int refuse_at_sid(struct xdp_md *ctx, struct packet *p)
+{
+	struct service_looks l = { .version = 6, .type = NO_TYPE };
+	struct words src, dst;
+	struct ipv6 *ip;
+
+	if (!p)
+		return REASON_HOST;
+	ip = at(ctx, p->l3, IPV6_LEN);
+	if (!ip)
+		return REASON_HOST;
+	copy16(&src, &ip->src);
+	copy16(&dst, &ip->dst);
+	l.protocol = p->upper_type;
+	look_at_service(ctx, &l, p->upper);
+	if (!stays6(dst.hi, dst.lo))
+		return NOT_TAKEN;
+	if (l.protocol == NH_UDP && l.source == PROBE_PORT && l.destination == PROBE_PORT)
+		return 0;
+	return refuse_service(p, &l, refuse_gtpu6(p->port_flags, p->access, &src));
+}
+
+/* The finished packet behind the Ethernet header, which the kernel would have: CONTINUE if it is
+ * for others or as this node is configured to send it, 0 if this host may have it, or a reason. */
+INLINE int refuse_finished(struct xdp_md *ctx, struct packet *p)
+{
+	int refused;
+
+	if (p->own || !(p->port_flags & PORT_ROLES))
+		return CONTINUE;
+	refused = p->family == 4 ? refuse_host4(ctx, p, ETH_LEN, 1)
+				 : refuse_host6(ctx, p, ETH_LEN, 1);
+	p->pfcp = 0; /* its answer leaves by the kernel's routes */
+	return refused == NOT_TAKEN ? CONTINUE : refused;
 }
 
 #endif

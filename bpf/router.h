@@ -8,6 +8,7 @@
 #include "again.h"
 #include "trace.h"
 #include "ethernet.h"
+#include "leave.h"
 #include "vpn.h"
 
 /* ---- SIDs ---- */
@@ -436,70 +437,6 @@ INLINE int frame_input(struct xdp_md *ctx, struct packet *p, __u32 link)
 	return reason == CONTINUE_TO_UE ? send_frame(ctx, p, p->ue) : reason;
 }
 
-/* Which role vouches for the sender of an ICMP error about what this node sent that was too
- * big for the path: enum vouches; 0: none, or another packet. */
-GLOBAL int vouched_mtu(struct xdp_md *ctx, struct packet *p)
-{
-	__u32 l4, vouches = 0;
-	__u8 *type;
-
-	if (!p || p->group)
-		return 0;
-	if (p->version == 4) {
-		struct ipv4 *ip = at(ctx, p->l3, IPV4_LEN);
-
-		if (!ip || ip->protocol != NH_ICMP ||
-		    be16(ld16(&ip->fragment)) & IPV4_FRAGMENT_MASK)
-			return 0;
-		l4 = p->l3 + (ip->version_ihl & 0xf) * 4u;
-		if (p->port_flags & PORT_N3 && from_peer4(p->access, ld32(&ip->src)))
-			vouches = VOUCHES_GTPU;
-		type = at(ctx, l4, 4);
-		return type && type[0] == 3 && type[1] == 4 ? vouches : 0;
-	}
-	struct ipv6 *ip = at(ctx, p->l3, IPV6_LEN);
-
-	if (p->version != 6 || !ip || ip->next_header != NH_ICMPV6)
-		return 0;
-	type = at(ctx, p->l3 + IPV6_LEN, 4);
-	if (!type || *type != ICMP6_TOO_BIG)
-		return 0;
-	if (p->port_flags & PORT_SR && in_domain(&node_settings, &ip->src))
-		vouches = VOUCHES_SR;
-	if (p->port_flags & PORT_N3 && from_peer6(p->access, &ip->src))
-		vouches |= VOUCHES_GTPU;
-	return vouches;
-}
-
-/* The daemon looks whether such an error is about a tunnel of ours. The kernel has it, too. */
-INLINE void tell_path_mtu(struct xdp_md *ctx, struct packet *p)
-{
-	__u32 vouches = vouched_mtu(ctx, p);
-
-	if (!vouches || !allowed(BUDGET_PATH_MTU))
-		return;
-	p->error_info = vouches;
-	p->error_l3 = p->l3;
-	hand_up(ctx, p, PUNT_PATH_MTU);
-}
-
-/* What the kernel must not have is dropped. What a SID leaves to the kernel it may. */
-GLOBAL int guard_kernel(struct xdp_md *ctx, struct packet *p, int reason)
-{
-	int refused = 0;
-
-	if (!p || reason != REASON_PASSED || !(p->port_flags & PORT_ROLES) || p->sid || p->turn)
-		return reason;
-	if (p->version == 4)
-		refused = refuse_host4(ctx, p);
-	else if (p->version == 6)
-		refused = refuse_host6(ctx, p);
-	if (refused)
-		return refused;
-	tell_path_mtu(ctx, p);
-	return reason;
-}
-
 /* What takes whole frames takes those with tags of their own, too. NOT_TAKEN: nothing takes this
  * one. */
 GLOBAL int steer_frame(struct xdp_md *ctx, struct packet *p, __u32 outer, __u32 inner,
@@ -581,7 +518,8 @@ INLINE int decide(struct xdp_md *ctx, struct packet *p, struct settings *cfg)
 		return guard_kernel(ctx, p, ipv6_input(ctx, p, cfg, steered));
 	if (type == be16(TYPE_IPV4))
 		return guard_kernel(ctx, p, ipv4_input(ctx, p, cfg, steered));
-	return REASON_PASSED;
+	/* the kernel takes all tags off, and then `host` means nothing */
+	return is_vlan(type) && p->port_flags & PORT_ROLES ? REASON_TAGS : REASON_PASSED;
 }
 
 #endif

@@ -57,7 +57,6 @@ INLINE __u32 reach_of(struct packet *p)
 INLINE int for_core(struct packet *p, struct settings *cfg)
 {
 	__u32 sid = 0, reach = reach_of(p);
-	struct cached *to;
 
 	if (reach == REACH_CLOSED)
 		return 1;
@@ -66,19 +65,11 @@ INLINE int for_core(struct packet *p, struct settings *cfg)
 			return 1;
 		if (reach == REACH_OPEN)
 			return 0;
-		if (is_gtpu4(cfg, ld32(&p->dst)))
-			return 1;
-		to = steered_destination(cfg, ld32(&p->dst), ~0ull, CACHE_IPV4);
-	} else {
-		if (is_local6(&p->dst) || in_domain(cfg, &p->dst) || find_sid(cfg, &p->dst, &sid))
-			return 1;
-		if (reach == REACH_OPEN)
-			return 0;
-		if (is_gtpu6(cfg, &p->dst))
-			return 1;
-		to = steered_destination(cfg, p->dst.hi, p->dst.lo, 0);
+		return stays4(ld32(&p->dst));
 	}
-	return to && to->kind == TARGET_PASS;
+	if (is_local6(&p->dst) || in_domain(cfg, &p->dst) || find_sid(cfg, &p->dst, &sid))
+		return 1;
+	return reach == REACH_OPEN ? 0 : stays6(p->dst.hi, p->dst.lo);
 }
 
 GLOBAL int may_reach(struct packet *p)

@@ -45,14 +45,16 @@ struct port {
 	__u8 classifier; /* index, of what arrives; 0: all best effort */
 	__u64 mac;    /* its own, as is_for_port() reads it; 0: not known */
 	__u32 pod;    /* index of the pod behind it; 0: none */
-	__u32 pad[3]; /* two entries in a cache line, and none in two */
+	/* fragments that wait for the daemon, written by the data path: from where in the ring on,
+	 * octets of them, and octets before; two entries in a cache line, and none in two */
+	__u32 handed_since, handed, handed_before;
 };
 
 /* lost_by_device[ifindex]: the agent writes whose interface it is when it lets frames leave
  * there; the count stays when it ends that. */
 struct lost {
 	__u64 frames;
-	__u32 netns;  /* inode of its network namespace; 0: frames never left there */
+	__u32 netns; /* inode of its network namespace; 0: frames never left there */
 	__u32 device; /* id of the map `device` that leads there */
 };
 
@@ -73,7 +75,7 @@ struct prefix4 {
 struct service {
 	__u8 protocol;
 	__u8 answers; /* 1: also TCP segments with ACK from this port, to 32768 and above */
-	__u16 port;   /* host order; 0: the protocol has none */
+	__u16 port; /* host order; 0: the protocol has none */
 };
 
 struct access {

@@ -94,6 +94,8 @@ enum reason {
 
 	REASON_TURNS, /* for this node again, after so many SIDs and tunnels of its own */
 
+	REASON_TAGS, /* more VLAN tags than roles look behind */
+
 	REASON_COUNT,
 };
 

@@ -127,6 +127,7 @@ INLINE int remove_srh(struct xdp_md *ctx, struct packet *p)
 		return REASON_EXTENSION_CHAIN;
 	p->frame -= length;
 	p->l3_length -= length;
+	p->upper -= length;
 	p->srh = 0;
 	return 0;
 }

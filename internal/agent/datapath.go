@@ -244,7 +244,7 @@ func openDataPath(o dataplane.Options, state *bbolt.DB) (*dataPath, error) {
 			Uplinks: apply.Table[int, int]{Put: dp.TCX.AttachUplink, Delete: dp.TCX.DetachUplink},
 			Members: apply.Table[overlay.Member, overlay.Member]{Put: dp.Members.Put, Delete: dp.Members.Delete}, GuardForwarded: dp.GuardForwarded,
 			Entry:    apply.Table[int, int]{Put: dp.TCX.AttachEntry, Delete: dp.TCX.DetachEntry},
-			Locals:   apply.Table[netip.Addr, netip.Addr]{Put: dp.Steering.PutLocal, Delete: dp.Steering.DeleteLocal},
+			Locals:   apply.Table[netip.Prefix, netip.Prefix]{Put: dp.Steering.PutLocal, Delete: dp.Steering.DeleteLocal},
 			Devices:  apply.Table[int, int]{Put: dp.Ports.PutDevice, Delete: dp.Ports.DeleteDevice},
 			PutRoute: dp.Routes.Put, DeleteRoute: dp.Routes.Delete,
 			Rehearse: dp.Adjacencies.Rehearse, AdjacencyKeys: dp.Adjacencies.Keys, AdjacencyChanges: dp.Adjacencies.Changes, SetNextHop: dp.Adjacencies.SetNextHop, SetShared: dp.Adjacencies.SetShared,

@@ -53,7 +53,7 @@ type fakeDataPath struct {
 	steering    map[string]srpolicy.Steering
 	rows        map[string]*class.Row // by steering
 	classes     []string
-	locals      map[netip.Addr]bool
+	locals      map[netip.Prefix]bool
 	routes      map[netdev.RouteKey][]adjacency.Key
 	hops        map[adjacency.Key]*adjacency.NextHop
 	adjacencies []adjacency.Key // at the last AdjacencyChanges
@@ -79,7 +79,7 @@ func newFake() *fakeDataPath {
 		ports: map[int]port.Port{}, attached: map[int]attach.Mode{},
 		policies: map[string]srpolicy.Policy{}, tunnels: map[string]gtpu.Tunnel{}, teids: map[uint32]string{},
 		sids: map[netip.Prefix]srv6.LocalSID{}, steering: map[string]srpolicy.Steering{}, rows: map[string]*class.Row{},
-		locals: map[netip.Addr]bool{}, routes: map[netdev.RouteKey][]adjacency.Key{},
+		locals: map[netip.Prefix]bool{}, routes: map[netdev.RouteKey][]adjacency.Key{},
 		hops: map[adjacency.Key]*adjacency.NextHop{}, devices: map[int]bool{},
 		traced: make(chan event.TraceEvent), punts: make(chan event.Punt), injected: make(chan []byte, 10),
 		sessionSIDs: map[netip.Prefix]bool{},
@@ -106,7 +106,7 @@ func (f *fakeDataPath) joined() *dataPath {
 			Uplinks: apply.Table[int, int]{Put: f.AttachUplink, Delete: f.DetachUplink},
 			Members: apply.Table[overlay.Member, overlay.Member]{Put: f.PutMember, Delete: f.DeleteMember}, GuardForwarded: f.GuardForwarded,
 			Entry:    apply.Table[int, int]{Put: f.AttachEntry, Delete: f.DetachEntry},
-			Locals:   apply.Table[netip.Addr, netip.Addr]{Put: f.PutLocal, Delete: f.DeleteLocal},
+			Locals:   apply.Table[netip.Prefix, netip.Prefix]{Put: f.PutLocal, Delete: f.DeleteLocal},
 			Devices:  apply.Table[int, int]{Put: f.PutDevice, Delete: f.DeleteDevice},
 			PutRoute: f.PutRoute, DeleteRoute: f.DeleteRoute,
 			Rehearse: f.Rehearse, AdjacencyKeys: f.AdjacencyKeys, AdjacencyChanges: f.AdjacencyChanges, SetNextHop: f.SetNextHop, SetShared: f.SetShared,
@@ -362,12 +362,12 @@ func (f *fakeDataPath) DeleteSteering(s srpolicy.Steering) error {
 	return f.do(func() error { delete(f.steering, s.Key()); return nil }, "delete steering %s", s.Key())
 }
 
-func (f *fakeDataPath) PutLocal(a netip.Addr) error {
-	return f.do(func() error { f.locals[a] = true; return nil }, "local %s", a)
+func (f *fakeDataPath) PutLocal(p netip.Prefix) error {
+	return f.do(func() error { f.locals[p] = true; return nil }, "local %s", p)
 }
 
-func (f *fakeDataPath) DeleteLocal(a netip.Addr) error {
-	return f.do(func() error { delete(f.locals, a); return nil }, "delete local %s", a)
+func (f *fakeDataPath) DeleteLocal(p netip.Prefix) error {
+	return f.do(func() error { delete(f.locals, p); return nil }, "delete local %s", p)
 }
 
 func (f *fakeDataPath) AdjacencyKeys() []adjacency.Key {

@@ -29,7 +29,7 @@ func TestNetworkIsFollowed(t *testing.T) {
 	d.change(t, withRoute(links("eth0", "eth1")), "the route is mirrored, its next hop resolved and kept alive", func() bool {
 		hop := d.dp.hops[adjacency.Key{NextHop: addr("192.0.2.9"), Interface: "eth0"}]
 		return len(d.dp.routes[netdev.RouteKey{Table: netdev.TableMain, Prefix: prefix("203.0.113.0/24")}]) == 1 &&
-			hop != nil && hop.Ifindex == 1 && hop.Dst.String() == "02:09:09:09:09:09" && d.dp.locals[addr("192.0.2.1")] &&
+			hop != nil && hop.Ifindex == 1 && hop.Dst.String() == "02:09:09:09:09:09" && d.dp.locals[prefix("192.0.2.1/32")] &&
 			slices.Contains(d.watcher.kept, netdev.Key{NextHop: addr("192.0.2.9"), Interface: "eth0"})
 	})
 	moved := withRoute(links("eth0", "eth1"))

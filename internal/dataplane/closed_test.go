@@ -53,7 +53,7 @@ type closedRow struct {
 }
 
 func closedRows() []closedRow {
-	const host, role, passed = abi.ReasonREASON_HOST, abi.ReasonREASON_ROLE, abi.Reason(0)
+	const host, role, tags, passed = abi.ReasonREASON_HOST, abi.ReasonREASON_ROLE, abi.ReasonREASON_TAGS, abi.Reason(0)
 	frame := func(l ...packet.Layer) []byte {
 		return packet.Frame(append([]packet.Layer{packet.Ethernet{}}, l...)...)
 	}
@@ -71,6 +71,7 @@ func closedRows() []closedRow {
 		{"SSH", frame(peer, login), passed},
 		{"SSH, IPv6", frame(peer6, login), passed},
 		{"SSH, tagged", packet.Frame(packet.Ethernet{VLAN: []uint16{100}}, peer, login), passed},
+		{"SSH behind three tags", packet.Frame(packet.Ethernet{VLAN: []uint16{0, 0, 0}}, peer, login), tags},
 		{"another service", frame(peer, packet.TCP{Sport: 40000, Dport: 80}), host},
 		{"another service, IPv6", frame(peer6, packet.TCP{Sport: 40000, Dport: 80}), host},
 		{"an error about the host's own packet", frame(peer, packet.ICMP{Type: 3, Code: 3}, body), passed},
@@ -142,9 +143,10 @@ func (w *wire) closedDrops(t *testing.T, a port.Access, mac [6]byte) map[string]
 	return drops
 }
 
-// TestClosedWithHostAny: `any` and `forward` leave only GTP-U and PFCP to be dropped.
+// TestClosedWithHostAny: `any` and `forward` leave only GTP-U and PFCP to be dropped, and what may
+// hide them.
 func TestClosedWithHostAny(t *testing.T) {
-	refused := map[string]bool{"GTP-U": true, "GTP-U, IPv6": true, "PFCP": true, "PFCP, IPv6": true}
+	refused := map[string]bool{"GTP-U": true, "GTP-U, IPv6": true, "PFCP": true, "PFCP, IPv6": true, "SSH behind three tags": true}
 	for name, drops := range newRouter(t).closedDrops(t, port.Access{HostAny: true, HostForward: true}, [6]byte{}) {
 		if drops != refused[name] {
 			t.Errorf("%s: dropped %t", name, drops)
@@ -235,7 +237,7 @@ func openGuarded(t *testing.T, w *wire, path string, near ClosedPort) *DataPlane
 	t.Helper()
 	d := openWith(t, Options{PinPath: path, Limits: smallLimits, Closed: []ClosedPort{near}})
 	must(t, d.SetSettings(testSettings()))
-	must(t, d.Steering.PutLocal(addr("192.0.2.1")))
+	must(t, d.Steering.PutLocal(single(addr("192.0.2.1"))))
 	must(t, d.Ports.Set(near.Ifindex, port.Port{Roles: port.N6, Access: ssh}))
 	return d
 }

@@ -55,6 +55,9 @@ func must(t testing.TB, err error) {
 func addr(s string) netip.Addr     { return netip.MustParseAddr(s) }
 func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
 
+// single is the prefix of one address.
+func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
+
 func addrs(all ...string) []netip.Addr {
 	out := make([]netip.Addr, len(all))
 	for i, s := range all {
@@ -142,8 +145,8 @@ func putContent(t *testing.T, d *DataPlane) {
 	for _, s := range steering {
 		must(t, d.Steering.Put(s))
 	}
-	must(t, d.Steering.PutLocal(addr("10.0.0.1")))
-	must(t, d.Steering.PutLocal(addr("2001:db8::1")))
+	must(t, d.Steering.PutLocal(single(addr("10.0.0.1"))))
+	must(t, d.Steering.PutLocal(single(addr("2001:db8::1"))))
 	must(t, d.Routes.Put(0, prefix("10.60.0.0/16"), []AdjacencyKey{{NextHop: addr("10.0.0.2")}, {Interface: "eth0"}}))
 	must(t, d.Routes.Put(10, prefix("2001:db8:60::/48"), nil))
 	for _, k := range d.Adjacencies.Keys() {
@@ -157,8 +160,8 @@ func deleteContent(t *testing.T, d *DataPlane) {
 	policies, tunnels, sids, steering := content()
 	must(t, d.Routes.Delete(0, prefix("10.60.0.0/16")))
 	must(t, d.Routes.Delete(10, prefix("2001:db8:60::/48")))
-	must(t, d.Steering.DeleteLocal(addr("10.0.0.1")))
-	must(t, d.Steering.DeleteLocal(addr("2001:db8::1")))
+	must(t, d.Steering.DeleteLocal(single(addr("10.0.0.1"))))
+	must(t, d.Steering.DeleteLocal(single(addr("2001:db8::1"))))
 	for _, s := range steering {
 		must(t, d.Steering.Delete(s))
 	}

@@ -34,7 +34,7 @@ func newN4Port(t *testing.T) *n4Rig {
 	must(t, next.Delete(uint32(abi.ProgramPROGRAM_N4)))
 	must(t, next.Put(uint32(abi.ProgramPROGRAM_DATA_PATH), r.d.prog))
 	must(t, next.Put(uint32(abi.ProgramPROGRAM_N4FIRST), programs[abi.ProgCulvertN4First]))
-	must(t, r.d.Steering.PutLocal(addr("10.4.0.1")))
+	must(t, r.d.Steering.PutLocal(single(addr("10.4.0.1"))))
 	r.program = xdp.New(programs[abi.ProgCulvertN4Port])
 	return r
 }

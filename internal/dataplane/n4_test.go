@@ -485,7 +485,7 @@ func (r *n4Rig) heartbeats() {
 // TestN4ByTheJourney: PFCP that the port's roles let to this host reaches culvert_n4.
 func TestN4ByTheJourney(t *testing.T) {
 	r := newN4Rig(t)
-	must(t, r.d.Steering.PutLocal(addr("10.4.0.1")))
+	must(t, r.d.Steering.PutLocal(single(addr("10.4.0.1"))))
 	frame := n4Frame("10.4.0.2", r.message(300, update(open5gsForward, 1, 2, "10.200.0.9")))
 	run := func() uint32 {
 		verdict, _, err := r.d.Frames.Test(frame, 1)

@@ -62,7 +62,7 @@ func TestPutPodRefuses(t *testing.T) {
 		d := open(t)
 		must(t, d.Policies.Put(policyTo("one", "fc00:b::1")))
 		must(t, d.Steering.Put(srpolicy.Steering{Prefix: prefix("10.244.1.9/32"), Policy: "one"}))
-		must(t, d.Steering.PutLocal(addr("10.244.1.1")))
+		must(t, d.Steering.PutLocal(single(addr("10.244.1.1"))))
 		before := dump(t, d)
 		for name, p := range map[string]pod.Pod{
 			"no such interface":    podAt(77, "10.244.1.2"),

@@ -266,7 +266,7 @@ func TestLocalAddressesWin(t *testing.T) {
 		target := func() uint32 { return d.targets.At(p).Kind }
 		pass := uint32(abi.TargetKindTARGET_PASS)
 		must(t, d.Steering.Put(steer))
-		must(t, d.Steering.PutLocal(addr(a)))
+		must(t, d.Steering.PutLocal(single(addr(a))))
 		if target() != pass || d.settings.PoolSlot(p) != 0 && d.entries.Get(d.settings.PoolSlot(p)).Action != 0 {
 			t.Errorf("%s: steering wins over the node's own address", a)
 		}
@@ -275,7 +275,7 @@ func TestLocalAddressesWin(t *testing.T) {
 		if target() != pass {
 			t.Errorf("%s: steering that came later wins", a)
 		}
-		must(t, d.Steering.DeleteLocal(addr(a)))
+		must(t, d.Steering.DeleteLocal(single(addr(a))))
 		if slot := d.Steering.SlotOf(ref.User{Key: p.String()}); target() == pass || slot == 0 && target() != uint32(abi.TargetKindTARGET_POLICY) {
 			t.Errorf("%s: steering is not back: slot %d", a, slot)
 		}

@@ -14,7 +14,7 @@ func TestInjectSteered(t *testing.T) {
 	d := sessionRig(t, Options{})
 	must(t, d.Policies.Put(srpolicy.Policy{Name: "p", Source: addr("2001:db8::1"), SegmentLists: []srpolicy.SegmentList{{Segments: []netip.Addr{addr("2001:db8:e::1")}}}}))
 	must(t, d.Steering.Put(srpolicy.Steering{Prefix: prefix("203.0.113.0/24"), Policy: "p"}))
-	must(t, d.Steering.PutLocal(addr("203.0.113.9")))
+	must(t, d.Steering.PutLocal(single(addr("203.0.113.9"))))
 	for a, want := range map[string]bool{"203.0.113.5": true, "203.0.113.9": false, "203.0.114.5": false} {
 		if got := d.Steering.Leads(addr(a)); got != want {
 			t.Errorf("%s is steered: %v", a, got)

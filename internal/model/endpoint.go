@@ -135,18 +135,18 @@ func (e endpoint) endLast(c chain) Result {
 		return e.j.fail(problem(UpperLayer, 4, c.at))
 	}
 	if len(p) == len(e.j.packet) {
-		return e.j.untouched()
+		return e.j.atSID(e.j.untouched(), c)
 	}
 	// Tags before the packet and padding behind it stay.
 	out := append(slices.Clone(e.j.frame[:e.j.l3]), p...)
-	return Result{Reason: Passed, Out: append(out, e.j.frame[e.j.l3+len(e.j.packet):]...)}
+	return e.j.atSID(Result{Reason: Passed, Out: append(out, e.j.frame[e.j.l3+len(e.j.packet):]...)}, c)
 }
 
 // upperLayer is what a behaviour does with an upper layer it does not take
 // (RFC 8986 section 4.1.1).
 func (e endpoint) upperLayer(c chain) Result {
 	if e.sid.AllowUpperLayer {
-		return e.j.untouched()
+		return e.j.atSID(e.j.untouched(), c)
 	}
 	return e.j.fail(problem(UpperLayer, 4, c.at))
 }
@@ -254,11 +254,7 @@ func (j *journey) departing(t tpdu) ([]byte, Result) {
 		return nil, j.hopLimitExceeded(t.l3)
 	}
 	p := slices.Clone(t.packet)
-	if version(p) == 6 {
-		p[7]--
-	} else {
-		v4(p).change(8, left-1)
-	}
+	spend(p)
 	if t.outer != noOuter && !combineECN(p, uint8(t.outer)) {
 		return nil, j.drop(ECN)
 	}

@@ -321,7 +321,16 @@ var unroutable = []netip.Prefix{
 	netip.MustParsePrefix("::ffff:0:0/96"),
 }
 
+// ofLink are groups whose packets no router sends on (RFC 5771 section 4, RFC 4291 section 2.7).
+func ofLink(a netip.Addr) bool {
+	if a.Is4() {
+		return netip.PrefixFrom(netip.AddrFrom4([4]byte{224}), 24).Contains(a)
+	}
+	b := a.As16()
+	return b[0] == 0xff && b[1]&0xf <= 2
+}
+
 // martian says whether no packet that is sent on has these addresses.
 func martian(src, dst netip.Addr) bool {
-	return within(unroutable, src) || multicast(src) || within(unroutable, dst)
+	return within(unroutable, src) || multicast(src) || within(unroutable, dst) || ofLink(dst)
 }

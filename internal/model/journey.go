@@ -124,6 +124,8 @@ func (j *journey) layer3(key portKey, etherType uint16, byPort bool) Result {
 		// A total length below the header's is no packet; ours drops it.
 		j.packet = p[:min(len(p), max(v4(p).length(), 20))]
 		return j.ipv4(v4(p), byPort, key)
+	case isTag(etherType) && j.guard != nil:
+		return j.drop(Tags) // the kernel takes more tags off than are looked behind
 	}
 	return j.untouched()
 }
@@ -134,7 +136,7 @@ func (j *journey) tags() (portKey, uint16, bool) {
 	key := portKey{ifindex: j.ifindex, again: j.turn > 0}
 	at, etherType := 14, be.Uint16(j.frame[12:])
 	for _, id := range []*uint16{&key.outer, &key.inner} {
-		if etherType != 0x8100 && etherType != 0x88a8 {
+		if !isTag(etherType) {
 			break
 		}
 		if len(j.frame) < at+4 {
@@ -147,6 +149,8 @@ func (j *journey) tags() (portKey, uint16, bool) {
 	j.l3 = at
 	return key, etherType, true
 }
+
+func isTag(etherType uint16) bool { return etherType == 0x8100 || etherType == 0x88a8 }
 
 func (j *journey) ipv6(p v6, byPort bool, key portKey) Result {
 	m := j.m
@@ -252,13 +256,19 @@ func (j *journey) ipv4(p v4, byPort bool, key portKey) Result {
 
 // leave drops what the kernel must not have.
 func (j *journey) leave(r Result) Result {
-	if r.Reason != Passed || j.guard == nil || j.turn > 0 {
+	if r.Reason != Passed || j.guard == nil {
 		return r
 	}
 	p := j.frame[j.l3:]
-	k := kernelPacket4
-	if version(p) == 6 {
-		k = kernelPacket6
+	k := kernelPacketOf(p)
+	if j.turn > 0 {
+		switch refused, ours := j.guard.inside(k(p)); {
+		case refused != "":
+			return j.drop(refused)
+		case ours:
+			return kept(r, j.l3)
+		}
+		return r
 	}
 	if refused := j.guard.kernel(k(p), j.foreign); refused != "" {
 		return j.drop(refused)
@@ -268,6 +278,41 @@ func (j *journey) leave(r Result) Result {
 		told := j.punt(PuntPathMTU, j.l3)
 		told.Info = vouches
 		j.copies = append(j.copies, told)
+	}
+	return r
+}
+
+func kernelPacketOf(p []byte) func([]byte) kernelPacket {
+	if version(p) == 6 {
+		return kernelPacket6
+	}
+	return kernelPacket4
+}
+
+// kept is what the kernel keeps of what came out of another packet: it spends no hop, so that
+// the one which it was given to spend is taken back.
+func kept(r Result, l3 int) Result {
+	r.Out = slices.Clone(r.Out)
+	spend(r.Out[l3:])
+	return r
+}
+
+// spend takes a hop off a packet.
+func spend(p []byte) {
+	if version(p) == 6 {
+		p[7]--
+		return
+	}
+	v4(p).change(8, v4(p).ttl()-1)
+}
+
+// atSID leaves the upper layer of a packet to the kernel, at a SID.
+func (j *journey) atSID(r Result, c chain) Result {
+	switch refused := j.guard.atSID(upperLayer6(v6(j.packet), c)); {
+	case refused != "":
+		return j.drop(refused)
+	case j.turn > 0 && j.guard != nil && j.m.isOwn(v6(j.packet).dst()):
+		return kept(r, j.l3)
 	}
 	return r
 }
@@ -377,8 +422,7 @@ func (j *journey) passFinished(packet []byte) Result {
 	default:
 		p[7]++
 	}
-	out := be.AppendUint16(slices.Clone(j.frame[:12]), etherTypeOf(p))
-	return Result{Reason: Passed, Out: append(out, p...), Counts: j.due()}
+	return Result{Reason: Passed, Out: finished(j.frame, p), Counts: j.due()}
 }
 
 // completed returns an inner packet, with a completed checksum if the port's local

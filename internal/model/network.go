@@ -20,12 +20,14 @@ const MainTable = 254
 
 // Network is everything that decides what happens to a frame.
 type Network struct {
-	Config      config.Config `json:"config"`
-	Ports       []Port        `json:"ports"`
-	Local       []netip.Addr  `json:"local,omitempty"` // the node's own addresses
-	Adjacencies []Adjacency   `json:"adjacencies,omitempty"`
-	Routes      []Route       `json:"routes,omitempty"`
-	PathMTUs    []PathMTU     `json:"path_mtus,omitempty"` // that routers told
+	Config config.Config `json:"config"`
+	Ports  []Port        `json:"ports"`
+	Local  []netip.Addr  `json:"local,omitempty"` // the node's own addresses
+	// LocalRoutes are prefixes that the kernel takes as its own by a route, and broadcast addresses.
+	LocalRoutes []netip.Prefix `json:"local_routes,omitempty"`
+	Adjacencies []Adjacency    `json:"adjacencies,omitempty"`
+	Routes      []Route        `json:"routes,omitempty"`
+	PathMTUs    []PathMTU      `json:"path_mtus,omitempty"` // that routers told
 
 	UEPools     []netip.Prefix `json:"ue_pools,omitempty"`     // of sessions
 	Protected   []netip.Prefix `json:"protected,omitempty"`    // from UEs
@@ -36,6 +38,15 @@ type Network struct {
 	MSSClamp    bool           `json:"mss_clamp,omitempty"`  // of sessions' TCP connections
 	RateBurst   time.Duration  `json:"rate_burst,omitempty"` // ns; 150 ms unless set
 	NATs        []NAT          `json:"nats,omitempty"`       // of pools
+}
+
+// Own are all addresses that the kernel takes as its own.
+func (n *Network) Own() []netip.Prefix {
+	own := slices.Clone(n.LocalRoutes)
+	for _, a := range n.Local {
+		own = append(own, netip.PrefixFrom(a, a.BitLen()))
+	}
+	return own
 }
 
 // SessionSID is a SID at which sessions of a slice receive.
@@ -273,8 +284,8 @@ func (m *Model) addSteering() error {
 		}
 		m.byPort[key] = s
 	}
-	for _, a := range m.network.Local {
-		m.byPrefix = append(m.byPrefix, steering{prefix: netip.PrefixFrom(a, a.BitLen())})
+	for _, p := range m.network.Own() {
+		m.byPrefix = append(m.byPrefix, steering{prefix: p})
 	}
 	longest := func(a, b steering) int { return b.prefix.Bits() - a.prefix.Bits() }
 	for _, list := range m.ofPort {

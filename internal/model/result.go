@@ -63,6 +63,7 @@ const (
 	NATNoMapping   Reason = "nat_no_mapping"
 	NATBehind      Reason = "nat_behind"
 	Turns          Reason = "turns"
+	Tags           Reason = "tags"
 )
 
 // Drop says whether the frame ended there.

@@ -110,27 +110,65 @@ func (g *guard) kernel(p kernelPacket, foreign bool) Reason {
 	if g == nil || p.ofLink() {
 		return ""
 	}
-	s, steered := g.m.steered(p.dst)
 	host, _ := g.in.HostAccess()
-	switch ours := steered && s.passes() || g.m.isGTPU(p.dst) || !foreign && nobody(p.dst); {
-	case ours && p.protocol == protoUDP && p.destination == 8805:
-		if g.in.HasRole(config.RoleN4) {
-			return ""
-		}
-		return NotForHost
-	case ours && p.protocol == protoUDP && p.later && g.in.HasRole(config.RoleN4):
-		return ""
-	case ours && p.protocol == protoUDP && p.destination == 2152:
-		return g.gtpu(p.src)
-	case ours:
-		if host.Any || p.icmpError() || p.isOneOf(host.Services) {
-			return ""
-		}
-		return NotForHost
+	switch {
+	case g.m.isOwn(p.dst) || !foreign && nobody(p.dst):
+		return g.service(p)
 	case foreign, host.Forward, g.in.HasRole(config.RoleSR) && p.dst.Is6() && g.m.inDomain(p.src) && g.m.inDomain(p.dst):
 		return ""
 	}
 	return NoRole
+}
+
+// isOwn says whether the kernel takes packets to an address as its own.
+func (m *Model) isOwn(a netip.Addr) bool {
+	s, steered := m.steered(a)
+	return steered && s.passes() || m.isGTPU(a)
+}
+
+// service is a packet for this host.
+func (g *guard) service(p kernelPacket) Reason {
+	host, _ := g.in.HostAccess()
+	switch {
+	case p.protocol == protoUDP && p.destination == 8805:
+		if g.in.HasRole(config.RoleN4) {
+			return ""
+		}
+	case p.protocol == protoUDP && p.later && g.in.HasRole(config.RoleN4):
+		return ""
+	case p.protocol == protoUDP && p.destination == 2152:
+		return g.gtpu(p.src)
+	case host.Any, p.icmpError(), p.isOneOf(host.Services):
+		return ""
+	}
+	return NotForHost
+}
+
+// inside is a packet that came out of another one at this node, and that the kernel would have;
+// false: it is for others, and goes on. Neighbours on a link did not send it, so that what they
+// alone may send is a service like others.
+func (g *guard) inside(p kernelPacket) (Reason, bool) {
+	if g == nil || !g.m.isOwn(p.dst) && !nobody(p.dst) {
+		return "", false
+	}
+	return g.service(p), true
+}
+
+// probePort is that of package liveness, whose probes come back to a SID.
+const probePort = 55862
+
+// atSID is a packet whose upper layer a SID leaves to the kernel.
+func (g *guard) atSID(p kernelPacket) Reason {
+	probe := p.protocol == protoUDP && p.source == probePort && p.destination == probePort
+	if g == nil || !g.m.isOwn(p.dst) || probe {
+		return ""
+	}
+	return g.service(p)
+}
+
+// upperLayer6 is what decides of a packet whose extension headers a SID has read.
+func upperLayer6(p v6, c chain) kernelPacket {
+	return kernelPacket{src: p.src(), dst: p.dst(), hops: p.hopLimit(), protocol: c.upper}.transport(p[c.at:])
 }
 
 // vouches says who sent an error about what this node sent that was too big: 1 a node of the

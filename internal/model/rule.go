@@ -373,7 +373,7 @@ func (m *Model) core(dst netip.Addr) bool {
 	if open >= 0 || closed >= 0 {
 		return closed >= open
 	}
-	return m.sessions.peers[dst] || m.isGTPU(dst) || slices.Contains(m.network.Local, dst)
+	return m.sessions.peers[dst] || m.isOwn(dst)
 }
 
 // longest is the length of the longest prefix that has an address; -1: none has.

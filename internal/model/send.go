@@ -61,8 +61,7 @@ func (j *journey) send(o outbound) Result {
 	case a != nil && a.Pass && j.control != nil:
 		return Result{Reason: SlowPath, Punt: j.control, Counts: j.due()}
 	case a == nil || a.Pass:
-		j.clampMSS(o, 0)
-		return j.passFinished(o.packet)
+		return j.leaveFinished(o)
 	}
 	mtu := j.pathMTU(o.along, a.MTU)
 	if len(o.packet) > mtu {
@@ -72,6 +71,28 @@ func (j *journey) send(o outbound) Result {
 	frame := append(append([]byte{}, a.Dst[:]...), a.Src[:]...)
 	frame = be.AppendUint16(appendTags(frame, a.VLAN), etherTypeOf(o.packet))
 	return j.forward(append(frame, o.packet...), a)
+}
+
+// leaveFinished hands a packet to the kernel, which must not have all that came out of another
+// one here. A header that this node pushed, as it is configured, is trusted.
+func (j *journey) leaveFinished(o outbound) Result {
+	own := o.header == pushed || o.header == received && j.own
+	refused, ours := j.guard.inside(kernelPacketOf(o.packet)(o.packet))
+	switch {
+	case ours && !own && refused != "":
+		return j.drop(refused)
+	case ours && !own:
+		j.clampMSS(o, 0)
+		return Result{Reason: Passed, Out: finished(j.frame, o.packet), Counts: j.due()}
+	}
+	j.clampMSS(o, 0)
+	return j.passFinished(o.packet)
+}
+
+// finished is the frame of a finished packet for the kernel, under the addresses that it came with.
+func finished(frame, packet []byte) []byte {
+	out := be.AppendUint16(slices.Clone(frame[:12]), etherTypeOf(packet))
+	return append(out, packet...)
 }
 
 // pathMTU is the link's MTU, or what a router told of the path.

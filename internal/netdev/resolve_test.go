@@ -302,6 +302,31 @@ func TestLocal(t *testing.T) {
 	}
 }
 
+// TestOwn: what the kernel keeps, by addresses and by routes of the tables that every packet meets.
+func TestOwn(t *testing.T) {
+	s := network()
+	s.Addresses = append(s.Addresses, Address{Ifindex: 2, Prefix: prefix("198.51.100.7/24"), Tentative: true})
+	for _, r := range []Route{
+		{Table: TableLocal, Prefix: prefix("192.0.2.1/32"), Type: RouteLocal},
+		{Table: TableLocal, Prefix: prefix("192.0.2.255/32"), Type: RouteBroadcast},
+		{Table: TableLocal, Prefix: prefix("10.9.0.0/16"), Type: RouteLocal}, // ip route add local 10.9.0.0/16 dev lo
+		{Table: TableMain, Prefix: prefix("10.10.0.0/16"), Type: RouteLocal},
+		{Table: TableLocal, Prefix: prefix("2001:db8::/128"), Type: RouteAnycast},
+		{Table: 100, Prefix: prefix("0.0.0.0/0"), Type: RouteLocal}, // only packets with a mark meet it
+		{Table: TableLocal, Prefix: prefix("127.0.0.0/8"), Type: RouteLocal},
+		{Table: TableLocal, Prefix: prefix("fe80::/128"), Type: RouteAnycast},
+		{Table: TableLocal, Prefix: prefix("ff00::/8"), Type: RouteLocal},
+		{Table: TableLocal, Prefix: prefix("198.51.100.7/32"), Type: RouteLocal},
+		{Table: TableMain, Prefix: prefix("10.11.0.0/16"), Type: RouteUnicast},
+	} {
+		s.Routes = append(s.Routes, r)
+	}
+	want := []netip.Prefix{prefix("10.9.0.0/16"), prefix("10.10.0.0/16"), prefix("192.0.2.1/32"), prefix("192.0.2.255/32"), prefix("2001:db8::/128"), prefix("2001:db8::1/128")}
+	if got := s.Own(); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
 // What changes no frame makes no new snapshot; all else does.
 func TestSame(t *testing.T) {
 	quiet := network()

@@ -161,13 +161,41 @@ func (s *Snapshot) Local() []netip.Addr {
 	return slices.Compact(addrs)
 }
 
+// Own returns what packets the kernel takes as its own, whatever the interface: its addresses as
+// Local does, and what the tables local and main have as such by a route: prefixes of local
+// addresses (AnyIP), broadcast addresses, and anycast addresses of routers (RFC 4291 section 2.6.1).
+func (s *Snapshot) Own() []netip.Prefix {
+	var own []netip.Prefix
+	for _, a := range s.Local() {
+		own = append(own, netip.PrefixFrom(a.WithZone(""), a.BitLen()))
+	}
+	for _, r := range s.Routes {
+		addr := r.Prefix.Addr()
+		if r.Table != TableLocal && r.Table != TableMain || addr.IsLoopback() || addr.IsLinkLocalUnicast() || addr.IsMulticast() {
+			continue
+		}
+		if r.Type == RouteLocal && !s.tentative(r.Prefix) || r.Type == RouteBroadcast || r.Type == RouteAnycast {
+			own = append(own, r.Prefix)
+		}
+	}
+	slices.SortFunc(own, func(a, b netip.Prefix) int {
+		return cmp.Or(a.Addr().Compare(b.Addr()), a.Bits()-b.Bits())
+	})
+	return slices.Compact(own)
+}
+
+// tentative says whether a prefix is an address that another node may have.
+func (s *Snapshot) tentative(p netip.Prefix) bool {
+	return p.IsSingleIP() && slices.ContainsFunc(s.Addresses, func(a Address) bool { return a.Tentative && a.Prefix.Addr() == p.Addr() })
+}
+
 // ExtraRules says whether the kernel decides by more than the destination: there are
 // policy rules in addition to the three that it starts with.
 func (s *Snapshot) ExtraRules(ipv6 bool) bool {
 	return s.lookup().extraRules[family(ipv6)]
 }
 
-// same says whether nothing differs that Resolve, Mirror and Local depend on. Steps
+// same says whether nothing differs that Resolve, Mirror and Own depend on. Steps
 // between usable neighbour states do not count: they are frequent and change no frame.
 func (s *Snapshot) same(o *Snapshot) bool {
 	sameRoute := func(a, b Route) bool {

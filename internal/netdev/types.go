@@ -139,6 +139,8 @@ type RouteType uint8
 const (
 	RouteUnicast     RouteType = 1
 	RouteLocal       RouteType = 2
+	RouteBroadcast   RouteType = 3
+	RouteAnycast     RouteType = 4
 	RouteBlackhole   RouteType = 6
 	RouteUnreachable RouteType = 7
 	RouteProhibit    RouteType = 8

@@ -328,6 +328,12 @@ func TestRoutesGoWithTheLink(t *testing.T) {
 	a.IP(t, "link set a0 up")
 	a.IP(t, "route add 10.1.0.0/16 via 10.0.0.2")
 	eventually(t, w, "the route again", has)
+	own := func(p string) func(*Snapshot) bool {
+		return func(s *Snapshot) bool { return slices.Contains(s.Own(), prefix(p)) }
+	}
+	eventually(t, w, "a broadcast address", own("10.0.0.255/32"))
+	a.IP(t, "route add local 10.9.0.0/16 dev lo")
+	eventually(t, w, "a prefix of own addresses", own("10.9.0.0/16"))
 	a.IP(t, "addr del 10.0.0.1/24 dev a0")
 	eventually(t, w, "no address, no route", func(s *Snapshot) bool {
 		return !has(s) && !slices.Contains(s.Local(), addr("10.0.0.1"))

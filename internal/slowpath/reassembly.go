@@ -31,7 +31,10 @@ func (p piece) end() int { return p.start + len(p.data) }
 type unfinished struct {
 	key      datagramKey
 	deadline time.Time
-	element  *list.Element
+	element  *list.Element // of all, and of its source's
+	ofSource *list.Element
+	number   uint64 // datagrams before it
+	source   *origin
 	ifindex  int    // of the first fragment
 	before   []byte // frame up to the fragmentable part: Ethernet, tags, headers
 	l3       int    // where the IP header starts in before
@@ -62,7 +65,9 @@ type reassembler struct {
 	mu    sync.Mutex
 	table map[datagramKey]*unfinished
 	order *list.List // oldest first
+	ports map[int]*ingress
 	bytes int
+	begun uint64
 }
 
 // reassemble adds a fragment, and sends the datagram through the data path when it is
@@ -119,22 +124,30 @@ func (r *reassembler) add(f *fragment) []byte {
 	defer r.mu.Unlock()
 	u := r.table[f.key]
 	if u == nil {
-		u = &unfinished{key: f.key, deadline: r.options.Now().Add(r.options.Timeout), total: -1}
-		u.element = r.order.PushBack(u)
-		r.table[f.key] = u
-		r.grow(u, overhead)
+		u = r.begin(f)
 	}
 	if u.dead {
 		r.counters.FragmentsDiscarded.Add(1)
 		return nil
 	}
 	if !r.insert(u, f) || u.length != u.total {
-		r.limit(u)
+		r.limit()
 		return nil
 	}
 	r.remove(u)
 	f.whole = u
 	return r.finish(u)
+}
+
+// begin makes room for the datagram of a fragment, which is the first one of it that came.
+func (r *reassembler) begin(f *fragment) *unfinished {
+	u := &unfinished{key: f.key, deadline: r.options.Now().Add(r.options.Timeout), total: -1, number: r.begun, source: r.origin(f.ifindex, f.key.src)}
+	r.begun++
+	u.element, u.ofSource = r.order.PushBack(u), u.source.oldest.PushBack(u)
+	r.table[f.key] = u
+	u.source.charge(1, 0)
+	r.grow(u, overhead)
+	return u
 }
 
 // insert adds a fragment to the datagram. It returns false if that brings nothing new,
@@ -225,26 +238,25 @@ func (r *reassembler) kill(u *unfinished) {
 func (r *reassembler) remove(u *unfinished) {
 	r.grow(u, -u.size)
 	r.order.Remove(u.element)
+	u.source.oldest.Remove(u.ofSource)
+	u.source.charge(-1, 0)
 	delete(r.table, u.key)
 }
 
 func (r *reassembler) grow(u *unfinished, n int) {
 	u.size += n
 	r.bytes += n
+	u.source.charge(0, n)
 }
 
-// limit removes the oldest datagrams while there are too many, but the one that just
-// grew last.
-func (r *reassembler) limit(newest *unfinished) {
+// limit removes datagrams while there are too many.
+func (r *reassembler) limit() {
 	for len(r.table) > r.options.MaxDatagrams || r.bytes > r.options.MaxBytes {
-		oldest := r.order.Front().Value.(*unfinished)
-		if oldest == newest && len(r.table) > 1 {
-			oldest = r.order.Front().Next().Value.(*unfinished)
-		}
-		if !oldest.dead {
+		u := r.next()
+		if !u.dead {
 			r.counters.ReassemblyEvicted.Add(1)
 		}
-		r.remove(oldest)
+		r.remove(u)
 	}
 }
 

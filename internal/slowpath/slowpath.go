@@ -92,7 +92,7 @@ type Options struct {
 	// Timeout is how long fragments are kept: 60 seconds (RFC 8200 section 4.5).
 	Timeout time.Duration
 	// MaxBytes and MaxDatagrams limit the memory of unfinished datagrams: 4 MiB and
-	// 1024. Beyond, the oldest is dropped.
+	// 1024. Beyond, the oldest of whoever holds most is dropped, by interface and then by source.
 	MaxBytes     int
 	MaxDatagrams int
 	// ErrorsPerSecond limits the errors about timeouts and malformed fragments: 100.
@@ -108,7 +108,7 @@ type Counters struct {
 	Reassembled         atomic.Uint64 `metric:"reassembled"`          // datagrams that became whole and were sent in again
 	AtomicFragments     atomic.Uint64 `metric:"atomic_fragments"`     // of them, those that were whole at once (RFC 6946)
 	ReassemblyTimeout   atomic.Uint64 `metric:"reassembly_timeout"`   // datagrams whose time was over
-	ReassemblyEvicted   atomic.Uint64 `metric:"reassembly_evicted"`   // datagrams that gave way to newer ones
+	ReassemblyEvicted   atomic.Uint64 `metric:"reassembly_evicted"`   // datagrams that gave way to newer ones, of the interface and source that held most
 	ReassemblyOverlap   atomic.Uint64 `metric:"reassembly_overlap"`   // datagrams with overlapping fragments (RFC 5722)
 	ReassemblyTooLong   atomic.Uint64 `metric:"reassembly_too_long"`  // datagrams longer than a frame can be
 	ReassemblyMalformed atomic.Uint64 `metric:"reassembly_malformed"` // fragments whose header makes no sense
@@ -162,7 +162,7 @@ func New(o Options) *SlowPath {
 	}
 	s := &SlowPath{options: o, waiting: waiting{frames: map[Neighbour][]held{}, sent: map[Neighbour]time.Time{}}}
 	s.budget = rate.NewLimiter(rate.Limit(o.ErrorsPerSecond), o.ErrorsPerSecond)
-	s.reassembler = &reassembler{options: o, counters: &s.Counters, table: map[datagramKey]*unfinished{}, order: list.New()}
+	s.reassembler = &reassembler{options: o, counters: &s.Counters, table: map[datagramKey]*unfinished{}, order: list.New(), ports: map[int]*ingress{}}
 	return s
 }
 

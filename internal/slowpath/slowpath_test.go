@@ -405,6 +405,45 @@ func TestReassemblyIsBounded(t *testing.T) {
 	}
 }
 
+// TestReassemblyIsFair: fragments that nobody completes take the room of the interface that they come by, and
+// of their sources there.
+func TestReassemblyIsFair(t *testing.T) {
+	frame := whole4(t, 2000)
+	for name, stranger := range map[string]func(n int) (ifindex int, source byte){
+		"by another interface":              func(int) (int, byte) { return 6, 9 },
+		"by another interface, from many":   func(n int) (int, byte) { return 6, byte(n) },
+		"from another source":               func(int) (int, byte) { return 5, 9 },
+		"by two other interfaces, by turns": func(n int) (int, byte) { return 6 + n%2, byte(n) },
+	} {
+		b := newBench(Options{MaxBytes: 100_000, MaxDatagrams: 50})
+		const ours = 12
+		for id := range uint32(ours) {
+			b.handle(part(frame, 14, 0, 800, id))
+		}
+		for n := range 1000 {
+			p := part(frame, 14, 0, 800, 5000+uint32(n))
+			p.Ifindex, p.Data[14+15] = stranger(n)
+			b.handle(p)
+			if b.reassembler.bytes > 100_000 || len(b.reassembler.table) > 50 {
+				t.Fatalf("%s: %d bytes, %d datagrams", name, b.reassembler.bytes, len(b.reassembler.table))
+			}
+		}
+		for id := range uint32(ours) {
+			b.handle(part(frame, 14, 800, 2008, id))
+		}
+		if len(b.injected) != ours {
+			t.Errorf("%s: %d of %d datagrams became whole", name, len(b.injected), ours)
+		}
+		b.now = b.now.Add(time.Minute)
+		b.Expire()
+		for ifindex, p := range b.reassembler.ports {
+			if p.share != (share{}) || len(p.sources) != 0 || len(p.of) != 0 {
+				t.Errorf("%s: interface %d still has %+v of %d sources", name, ifindex, p.share, len(p.sources))
+			}
+		}
+	}
+}
+
 func TestOwnErrorsAreLimited(t *testing.T) {
 	b := newBench(Options{ErrorsPerSecond: 10})
 	bad := part(whole6(t, 2000), 14, 0, 804, 9)

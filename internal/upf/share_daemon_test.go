@@ -93,7 +93,7 @@ func (c daemonConfig) run() error {
 		func() error {
 			return path.Ports.Set(link.Index, port.Port{PartialChecksum: true, Roles: port.Roles(abi.PortFlagsPORT_N4)})
 		},
-		func() error { return path.Steering.PutLocal(addr(daemonN4)) },
+		func() error { return path.Steering.PutLocal(netip.PrefixFrom(addr(daemonN4), 32)) },
 		func() error { return u.SetConfig(Config{Addresses: gtpu, Pools: []pool.Pool{{Prefixes: ues}}}) },
 		func() error { u.Restore(); return path.Sweep() },
 		func() error { _, err := path.XDP.Attach(link.Index, attach.ModeNative); return err },

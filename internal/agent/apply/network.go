@@ -65,7 +65,7 @@ type Network struct {
 	keepAlive func([]netdev.Key) // has the kernel resolve neighbours
 
 	links   *netdev.Snapshot // the last
-	locals  map[netip.Addr]bool
+	locals  map[netip.Prefix]bool
 	routes  map[netdev.RouteKey][]netdev.Key
 	hops    map[adjacency.Key]Hop
 	devices map[int]bool
@@ -111,7 +111,7 @@ func (n *Network) Sync(links *netdev.Snapshot, t *plan.Tables, pods []netip.Pref
 		n.SyncHops()
 	} else {
 		// The node's own addresses go to the kernel, whatever prefix they are in.
-		n.locals = syncSet(&n.retries, n.dp.Locals, "local address", n.locals, links.Local())
+		n.locals = syncSet(&n.retries, n.dp.Locals, "local address", n.locals, links.Own())
 		n.syncDevices()
 		mirror := netdev.Mirror(links, tables)
 		// The data path asks the kernel about this node's pods: the routes to each of them

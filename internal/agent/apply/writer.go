@@ -70,7 +70,7 @@ type DataPath struct {
 	GuardForwarded func(bool) error
 
 	// What the kernel says.
-	Locals      Table[netip.Addr, netip.Addr]
+	Locals      Table[netip.Prefix, netip.Prefix]
 	Devices     Table[int, int]
 	PutRoute    func(table uint32, p netip.Prefix, via []adjacency.Key) error
 	DeleteRoute func(table uint32, p netip.Prefix) error

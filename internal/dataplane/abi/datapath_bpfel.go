@@ -732,14 +732,16 @@ type Pool6 struct {
 }
 
 type Port struct {
-	_          structs.HostLayout
-	Flags      uint32
-	Mtu        uint16
-	Access     uint8
-	Classifier uint8
-	Mac        uint64
-	Pod        uint32
-	Pad        [3]uint32
+	_            structs.HostLayout
+	Flags        uint32
+	Mtu          uint16
+	Access       uint8
+	Classifier   uint8
+	Mac          uint64
+	Pod          uint32
+	HandedSince  uint32
+	Handed       uint32
+	HandedBefore uint32
 }
 
 type PortFlags uint32
@@ -897,7 +899,8 @@ const (
 	ReasonREASON_POLICY_INGRESS  Reason = 59
 	ReasonREASON_POLICY_EGRESS   Reason = 60
 	ReasonREASON_TURNS           Reason = 61
-	ReasonREASON_COUNT           Reason = 62
+	ReasonREASON_TAGS            Reason = 62
+	ReasonREASON_COUNT           Reason = 63
 )
 
 type Refused struct {

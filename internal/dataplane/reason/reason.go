@@ -92,6 +92,8 @@ var reasons = [abi.ReasonREASON_COUNT]struct{ name, text string }{
 
 	abi.ReasonREASON_TURNS: {"turns", "for this node again after three turns through its own SIDs, policies and tunnels"},
 
+	abi.ReasonREASON_TAGS: {"tags", "behind more than two VLAN tags, where roles and host cannot tell what it is"},
+
 	abi.ReasonREASON_SLOW_PATH_SIZE: {"slow_path_size", "the daemon would have to keep it or put it together, and takes frames of up to 2048 bytes"},
 }
 

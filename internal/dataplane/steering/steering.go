@@ -48,7 +48,7 @@ type Table struct {
 	entries  *tunnel.Entries
 
 	steerings map[string]*steering
-	local     map[netip.Addr]bool
+	local     map[netip.Prefix]bool
 
 	// IsLink says whether frames of a port are for Ethernet sessions. Who opens
 	// the data path sets it.
@@ -59,7 +59,7 @@ type Table struct {
 func New(mu *sync.Mutex, book *settings.Book, targets *target.Table, mobiles *mobile.Table, policies *policy.Table, classes *dpclass.Table, tunnels *tunnel.Table, entries *tunnel.Entries) *Table {
 	return &Table{
 		mu: mu, settings: book, targets: targets, mobiles: mobiles, policies: policies, classes: classes, tunnels: tunnels, entries: entries,
-		steerings: map[string]*steering{}, local: map[netip.Addr]bool{},
+		steerings: map[string]*steering{}, local: map[netip.Prefix]bool{},
 	}
 }
 
@@ -398,11 +398,14 @@ func (x *Table) adopt(s *steering) {
 func (x *Table) Leads(a netip.Addr) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.local[a] {
-		return false
+	own := -1
+	for p := range x.local {
+		if p.Contains(a) {
+			own = max(own, p.Bits())
+		}
 	}
 	for _, s := range x.steerings {
-		if !s.byPort() && s.port.Ifindex == 0 && s.model.GTP4D == nil && s.prefix.Contains(a) {
+		if !s.byPort() && s.port.Ifindex == 0 && s.model.GTP4D == nil && s.prefix.Contains(a) && s.prefix.Bits() > own {
 			return true
 		}
 	}
@@ -418,8 +421,8 @@ func (x *Table) Translators(f func(srpolicy.GTP4D)) {
 	}
 }
 
-// IsLocal says whether a prefix is one of the node's own addresses.
-func (x *Table) IsLocal(p netip.Prefix) bool { return p.IsSingleIP() && x.local[p.Addr()] }
+// IsLocal says whether a prefix is one of the node's own.
+func (x *Table) IsLocal(p netip.Prefix) bool { return x.local[p] }
 
 // unplace takes an entry away from the data path.
 func (x *Table) unplace(s *steering) error {
@@ -557,35 +560,31 @@ func (x *Table) Delete(m srpolicy.Steering) error {
 	return err
 }
 
-// PutLocal leaves packets for one of the node's own addresses to the kernel,
-// whatever steers them.
-func (x *Table) PutLocal(a netip.Addr) error {
+// PutLocal leaves packets for one of the node's own addresses, or prefixes of them, to the
+// kernel, whatever steers just these.
+func (x *Table) PutLocal(p netip.Prefix) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	a = a.WithZone("")
-	p := netip.PrefixFrom(a, a.BitLen())
 	s := x.steerings[p.String()]
 	if s == nil {
 		s = &steering{prefix: p}
 		x.adopt(s)
 	}
 	if err := x.targets.Put(p, abi.Target{Kind: uint32(abi.TargetKindTARGET_PASS)}); err != nil {
-		return fmt.Errorf("address %s: %w", a, err)
+		return fmt.Errorf("own address %s: %w", p, err)
 	}
-	x.local[a] = true
+	x.local[p] = true
 	return x.unplace(s)
 }
 
 // DeleteLocal ends that.
-func (x *Table) DeleteLocal(a netip.Addr) error {
+func (x *Table) DeleteLocal(p netip.Prefix) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	a = a.WithZone("")
-	if !x.local[a] {
+	if !x.local[p] {
 		return nil
 	}
-	delete(x.local, a)
-	p := netip.PrefixFrom(a, a.BitLen())
+	delete(x.local, p)
 	if s := x.steerings[p.String()]; s != nil {
 		return x.place(s)
 	}

@@ -38,11 +38,13 @@ func (s Source) Frame(n *model.Network) []byte {
 		layers = s.frames(n).steered()
 	}
 	eth := packet.Ethernet{Dst: packet.Hex{2, 0, 0, 0, 0, byte(s.IntN(4))}}
-	switch s.IntN(8) {
-	case 0:
+	switch s.IntN(24) {
+	case 0, 1, 2:
 		eth.VLAN = []uint16{uint16(pick(s, 0, 5, 77))}
-	case 1:
+	case 3, 4, 5:
 		eth.VLAN = []uint16{5, uint16(pick(s, 6, 7))}
+	case 6:
+		eth.VLAN = []uint16{uint16(pick(s, 0, 5)), uint16(pick(s, 0, 6)), 0}
 	}
 	frame := packet.Frame(append([]packet.Layer{eth}, layers...)...)
 	return frame[:min(len(frame), maxFrame)]
@@ -92,14 +94,14 @@ func (s Source) frames(n *model.Network) frameSource { return frameSource{s, n} 
 // inner is a packet on its own: IPv4 or IPv6, and what it carries.
 func (src frameSource) inner(version int) []packet.Layer {
 	if version == 4 {
-		p := packet.IPv4{Src: src.s.address4("10.1.1.0"), Dst: src.s.address4(pick(src.s, "10.2.2.0", "10.250.0.0", "10.3.0.0", "10.50.0.0")),
+		p := packet.IPv4{Src: src.s.address4("10.1.1.0"), Dst: src.s.address4(pick(src.s, "10.2.2.0", "10.2.2.0", "10.250.0.0", "10.250.0.0", "10.3.0.0", "10.3.0.0", "10.50.0.0", "224.0.0.0")),
 			TTL: src.s.hop(), TOS: uint8(src.s.Uint32()), ID: uint16(src.s.Uint32()), Fragment: pick(src.s, uint16(0x4000), 0x4000, 0, 0, 0x2000, 5)}
 		if src.s.chance(10) {
 			p.Options = packet.Hex{0x94, 4, 0, 0}
 		}
 		return append([]packet.Layer{p}, src.upper(false)...)
 	}
-	p := packet.IPv6{Src: src.s.address6("2001:db8:a::"), Dst: src.s.address6(pick(src.s, "2001:db8:e::", "2001:db8:b::", "3fff::", "2001:db8:3::")),
+	p := packet.IPv6{Src: src.s.address6("2001:db8:a::"), Dst: src.s.address6(pick(src.s, "2001:db8:e::", "2001:db8:e::", "2001:db8:b::", "2001:db8:b::", "3fff::", "3fff::", "2001:db8:3::", "ff02::")),
 		HopLimit: src.s.hop(), Class: uint8(src.s.Uint32()), FlowLabel: src.s.Uint32() & 0xfffff}
 	layers := []packet.Layer{p}
 	if src.s.chance(8) {
@@ -202,6 +204,9 @@ func (src frameSource) srh(dst [16]byte, left uint8) packet.SRH {
 	h := packet.SRH{Left: &left, Tag: uint16(pick(src.s, 0, 0, 0, 0, 1, 2, 4, 8, 3, 0x10))}
 	for range max(int(left), 1) {
 		h.Segments = append(h.Segments, netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 0xe, byte(src.s.IntN(200)), 15: byte(src.s.IntN(9))}))
+	}
+	if src.s.chance(10) {
+		h.Segments[0] = ip(pick(src.s, "2001:db8:50::9", "2001:db8:b::19", "2001:db8:3::1", "ff02::5"))
 	}
 	if src.s.chance(60) {
 		h.Segments = append(h.Segments, netip.AddrFrom16(dst))

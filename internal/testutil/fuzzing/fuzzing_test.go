@@ -68,7 +68,7 @@ func TestEverythingIsReached(t *testing.T) {
 		model.GTPULength, model.GTPUExtension, model.GTPUMessage, model.TEIDUnknown, model.EchoFromSelf, model.PDUType,
 		model.NoRoute, model.NoNeighbour, model.TooBig, model.NoPDR, model.FARDrop, model.GateClosed, model.BufferFull, model.UESource,
 		model.UEToUE, model.UEToCore, model.QuotaUsedUp, model.NoRole, model.NoPeer, model.NotForHost, model.Martian,
-		model.Fragment, model.NATProtocol, model.NATPorts, model.NATNoMapping, model.NATBehind} {
+		model.Fragment, model.NATProtocol, model.NATPorts, model.NATNoMapping, model.NATBehind, model.Tags} {
 		if reached[r] == 0 {
 			t.Errorf("%s: not once", r)
 		}

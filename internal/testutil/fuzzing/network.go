@@ -49,7 +49,8 @@ func prefix(text string) netip.Prefix { return netip.MustParsePrefix(text) }
 // Network makes tables that have an entry for everything the data path does,
 // each with random parameters.
 func (s Source) Network() (model.Network, error) {
-	n := model.Network{Ports: Ports, Local: []netip.Addr{ip("10.50.0.9"), ip("2001:db8:50::9"), ip("10.3.0.1")}}
+	n := model.Network{Ports: Ports, Local: []netip.Addr{ip("10.50.0.9"), ip("2001:db8:50::9"), ip("10.3.0.1")},
+		LocalRoutes: []netip.Prefix{prefix("10.250.0.16/28"), prefix("2001:db8:b::10/124")}}
 	c := &n.Config
 	for _, p := range Ports {
 		c.Interfaces = append(c.Interfaces, config.Interface{Name: p.Name, Roles: []config.Role{config.RoleAny}})

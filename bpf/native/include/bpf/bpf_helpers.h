@@ -45,6 +45,7 @@ long bpf_fib_lookup(void *ctx, struct bpf_fib_lookup *fib, int size, __u32 flags
 long bpf_redirect_map(void *map, __u64 key, __u64 flags);
 long bpf_tail_call(void *ctx, void *map, __u32 index);
 void *bpf_ringbuf_reserve(void *map, __u64 size, __u64 flags);
+__u64 bpf_ringbuf_query(void *map, __u64 flags);
 void bpf_ringbuf_submit(void *record, __u64 flags);
 void bpf_ringbuf_discard(void *record, __u64 flags);
 long bpf_ringbuf_output(void *map, void *record, __u64 size, __u64 flags);

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What is left to the kernel: whether it may have it, and what the daemon is told of it. */
+#ifndef CULVERT_LEAVE_H
+#define CULVERT_LEAVE_H
+
+#include "port.h"
+
+/* Which role vouches for the sender of an ICMP error about what this node sent that was too
+ * big for the path: enum vouches; 0: none, or another packet. */
+GLOBAL int vouched_mtu(struct xdp_md *ctx, struct packet *p)
+{
+	__u32 l4, vouches = 0;
+	__u8 *type;
+
+	if (!p || p->group)
+		return 0;
+	if (p->version == 4) {
+		struct ipv4 *ip = at(ctx, p->l3, IPV4_LEN);
+
+		if (!ip || ip->protocol != NH_ICMP ||
+		    be16(ld16(&ip->fragment)) & IPV4_FRAGMENT_MASK)
+			return 0;
+		l4 = p->l3 + (ip->version_ihl & 0xf) * 4u;
+		if (p->port_flags & PORT_N3 && from_peer4(p->access, ld32(&ip->src)))
+			vouches = VOUCHES_GTPU;
+		type = at(ctx, l4, 4);
+		return type && type[0] == 3 && type[1] == 4 ? vouches : 0;
+	}
+	struct ipv6 *ip = at(ctx, p->l3, IPV6_LEN);
+
+	if (p->version != 6 || !ip || ip->next_header != NH_ICMPV6)
+		return 0;
+	type = at(ctx, p->l3 + IPV6_LEN, 4);
+	if (!type || *type != ICMP6_TOO_BIG)
+		return 0;
+	if (p->port_flags & PORT_SR && in_domain(&node_settings, &ip->src))
+		vouches = VOUCHES_SR;
+	if (p->port_flags & PORT_N3 && from_peer6(p->access, &ip->src))
+		vouches |= VOUCHES_GTPU;
+	return vouches;
+}
+
+/* The daemon looks whether such an error is about a tunnel of ours. The kernel has it, too. */
+INLINE void tell_path_mtu(struct xdp_md *ctx, struct packet *p)
+{
+	__u32 vouches = vouched_mtu(ctx, p);
+
+	if (!vouches || !allowed(BUDGET_PATH_MTU))
+		return;
+	p->error_info = vouches;
+	p->error_l3 = p->l3;
+	hand_up(ctx, p, PUNT_PATH_MTU);
+}
+
+/* The hop that was given back for the kernel to spend, which spends none on what it keeps. */
+INLINE int keep_hop_spent(struct xdp_md *ctx, struct packet *p)
+{
+	struct ipv6 *six;
+	struct ipv4 *four;
+
+	if (p->version == 4) {
+		four = at(ctx, p->l3, IPV4_LEN);
+		if (!four)
+			return REASON_IPV4_MALFORMED;
+		ipv4_spend(four);
+		return REASON_PASSED;
+	}
+	six = at(ctx, p->l3, IPV6_LEN);
+	if (!six)
+		return REASON_IPV6_MALFORMED;
+	six->hop_limit--;
+	return REASON_PASSED;
+}
+
+/* What the kernel must not have is dropped, also of what came out of other packets here. */
+GLOBAL int guard_kernel(struct xdp_md *ctx, struct packet *p, int reason)
+{
+	int refused = 0;
+
+	if (!p || reason != REASON_PASSED || !(p->port_flags & PORT_ROLES))
+		return reason;
+	if (p->sid)
+		refused = refuse_at_sid(ctx, p);
+	else if (p->version == 4)
+		refused = refuse_host4(ctx, p, p->l3, p->turn);
+	else if (p->version == 6)
+		refused = refuse_host6(ctx, p, p->l3, p->turn);
+	if (p->sid || p->turn)
+		p->pfcp = 0; /* its answer leaves by the kernel's routes */
+	if (refused > 0)
+		return refused;
+	if (p->turn)
+		return refused ? reason : keep_hop_spent(ctx, p);
+	if (!p->sid)
+		tell_path_mtu(ctx, p);
+	return reason;
+}
+
+#endif
