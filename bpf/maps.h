@@ -81,10 +81,11 @@ MAP(cached_route, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct route, CACHE_SLOTS);
 /* GTP-U tunnels; those whose TEID is not an index are found by a hash */
 MAP(tunnel, BPF_MAP_TYPE_ARRAY, __u32, struct tunnel, 65536);
 MAP(tunnel_by_teid, BPF_MAP_TYPE_HASH, __u32, __u32, 65536);
-/* the sessions' rules, and what they refused; those that neither TEID nor pool
- * leads to by itself are found by a hash */
+/* the sessions' rules, what they refused, and quotas that they share; rules that neither
+ * TEID nor pool leads to by itself are found by a hash */
 MAP(pdr, BPF_MAP_TYPE_ARRAY, __u32, struct pdr, 1);
 MAP(refused, BPF_MAP_TYPE_ARRAY, __u32, struct refused, 1);
+MAP(quota, BPF_MAP_TYPE_ARRAY, __u32, struct quota, 1);
 MAP(pdr_by_teid, BPF_MAP_TYPE_HASH, __u32, __u32, 1);
 MAP(pdr_by_ue, BPF_MAP_TYPE_HASH, struct in6, __u32, 1);
 /* external ports of UEs behind NAT44 */

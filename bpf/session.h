@@ -7,7 +7,7 @@
 #include "filter.h"
 #include "lookup.h"
 #include "meter.h"
-#include "usage.h"
+#include "quota.h"
 
 #define MAX_METERS 4 /* in a chain */
 
@@ -151,16 +151,6 @@ GLOBAL int choose_rule(struct xdp_md *ctx, struct packet *p, __u32 index, __u32 
 
 /* ---- may it go ---- */
 
-INLINE __u32 usage_units(struct volume *v)
-{
-	return (*(volatile __u64 *)&v->word & (VOLUME_PACKET - 1)) >> 8;
-}
-
-INLINE int usage_reached(__u32 units, __u32 at)
-{
-	return at && (__s32)(at - units) <= 0;
-}
-
 /* `mark` becomes `told`; whoever does that tells the daemon. */
 INLINE void tell_once(__u32 *mark, __u32 index, __u32 kind, __u32 told)
 {
@@ -180,18 +170,22 @@ GLOBAL int tell_usage(__u32 index, __u32 kind, __u32 told)
 	return 0;
 }
 
-/* QoS enforcement refuses `octets` by rule `index` for `reason`. URRs that measure
- * before it count them (TS 29.244 section 8.2.68, MBQE), up to a quota's end. */
+/* QoS enforcement refuses `octets` by rule `index`, whose quotas have something left, for `reason`.
+ * URRs that measure before it count them (TS 29.244 section 8.2.68, MBQE). Where the daemon wants to
+ * know of them, the rule's share of a quota is over. */
 GLOBAL int refuse(__u32 index, __u32 octets, __u32 reason)
 {
 	struct pdr *rule = bpf_map_lookup_elem(&pdr, &index);
 	struct refused *r = bpf_map_lookup_elem(&refused, &index);
 
-	if (!rule || !r || usage_reached(usage_units(&rule->volume), rule->stop))
+	if (!rule || !r)
 		return reason;
 	volume_add(&r->volume, octets);
-	if (usage_reached(usage_units(&r->volume), r->notify))
+	if (usage_reached(usage_units(&r->volume), r->notify)) {
 		tell_once(&r->notify, index, SESSION_REFUSED, 0);
+		if (r->quota)
+			quota_end_share(rule, r, r->quota);
+	}
 	return reason;
 }
 
@@ -273,7 +267,7 @@ GLOBAL int admit(struct xdp_md *ctx, struct packet *p)
 	struct forwarding *f;
 	struct rule *rule;
 	struct pdr *entry;
-	__u32 index, units;
+	__u32 index;
 	int reason;
 
 	if (!p)
@@ -292,7 +286,9 @@ GLOBAL int admit(struct xdp_md *ctx, struct packet *p)
 		read_rule(rule, entry); /* it says where to since before it opened */
 		break;
 	case PDR_GATE:
-		return refuse(index, p->keep_length, REASON_GATE_CLOSED);
+		return quota_ended(entry, index)
+			       ? REASON_GATE_CLOSED
+			       : refuse(index, p->keep_length, REASON_GATE_CLOSED);
 	case PDR_FORWARD:
 		break;
 	case PDR_FULL:
@@ -306,8 +302,7 @@ GLOBAL int admit(struct xdp_md *ctx, struct packet *p)
 	f = bpf_map_lookup_elem(&forwarding, &index);
 	if (!index || !f)
 		return REASON_FAR_DROP;
-	units = usage_units(&entry->volume);
-	if (usage_reached(units, entry->stop)) {
+	if (quota_ended(entry, p->pdr)) {
 		tell_usage(p->pdr, SESSION_STOP, USAGE_TOLD);
 		return REASON_QUOTA;
 	}
@@ -315,7 +310,7 @@ GLOBAL int admit(struct xdp_md *ctx, struct packet *p)
 	reason = take_rates(entry, rule, p->slice, p->keep_length);
 	if (reason)
 		return refuse(p->pdr, p->keep_length, reason);
-	if (usage_reached(units, entry->notify))
+	if (usage_reached(usage_units(&entry->volume), entry->notify))
 		tell_usage(p->pdr, SESSION_NOTIFY, 0);
 	if (rule->flags & PDR_DUPLICATE) {
 		p->error_info = p->pdr;

@@ -20,6 +20,16 @@ INLINE void volume_halves(struct volume *v, __u64 turned)
 		__sync_fetch_and_add(&v->packet_halves, 1);
 }
 
+/* The octets of a volume, mod 2^64. A half that turned is counted right behind it. */
+INLINE __u64 volume_octets(struct volume *v)
+{
+	__u64 halves = *(volatile __u32 *)&v->byte_halves;
+	__u64 word = *(volatile __u64 *)&v->word;
+
+	halves += (halves ^ word / VOLUME_BYTE_HALF) & 1;
+	return halves * VOLUME_BYTE_HALF + (word & (VOLUME_BYTE_HALF - 1));
+}
+
 /* One packet, of fewer than 2^32 bytes. */
 INLINE void volume_add(struct volume *v, __u32 bytes)
 {

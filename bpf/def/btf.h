@@ -38,6 +38,7 @@ BTF_TYPE(enum, pdr_action);
 BTF_TYPE(enum, pdr_flags);
 BTF_TYPE(enum, pdu_type);
 BTF_TYPE(enum, port_flags);
+BTF_TYPE(enum, quota_limits);
 BTF_TYPE(enum, punt_kind);
 BTF_TYPE(enum, reach);
 BTF_TYPE(enum, reason);

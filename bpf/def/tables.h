@@ -334,7 +334,7 @@ struct pdr {
 	__u64 bucket; /* meter.h */
 	__u32 rate; /* kbit/s; 0: not limited */
 	__u32 notify; /* octets of volume / 256, mod 2^32; 0: never; USAGE_TOLD */
-	__u32 stop; /* the same */
+	__u32 stop; /* the same; where it shares a quota, the end of its share */
 	__be32 source4;
 	__u64 source6; /* network order */
 };
@@ -345,7 +345,28 @@ struct refused {
 	struct volume volume;
 	__u32 notify; /* octets of volume / 256, mod 2^32; 0: never */
 	__u32 held; /* ue.h */
+	__u32 quota; /* that the rule shares; 0: it ends at its own stop */
+	__u32 pad;
 };
+
+/* quota[index]: the volume quotas of a session, a cache line. A rule whose share is used up
+ * goes on while what all rules of a quota counted, together, is below its end. */
+enum quota_limits {
+	QUOTA_RULES = 8,
+	QUOTA_LIMITS = 4,
+	/* In a limit: the bits of the end, which is a sum of octets; then bit i says that
+	 * rule[i] counts; and one bit that what they refused counts, too. */
+	QUOTA_OCTETS = 48,
+	QUOTA_REFUSED = 56,
+};
+
+struct quota {
+	__u32 rule[QUOTA_RULES]; /* index of pdr; 0: none */
+	__u64 limit[QUOTA_LIMITS]; /* each changes whole; 0: none */
+};
+
+/* A stop that any volume below 2^39 octets has reached. */
+#define USAGE_PAST 0xfffffffeu
 
 /* What leads packets at a SID of a slice to its rules. In pdr_by_ue it is the ninth octet's
  * neighbour: AT_SID, this, two octets of 0, the slice in four. The first half of the key

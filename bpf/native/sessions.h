@@ -167,6 +167,25 @@ static void put_at_sid(__u32 i)
 	put(&pdr_by_ue, &key, &i);
 }
 
+/* Rules of all sessions share a few quotas, as no daemon has it: their own session's and others'. */
+static void make_quotas(struct input *in)
+{
+	__u32 i, k, n;
+
+	for (i = 1; i < QUOTAS; i++) {
+		struct quota *q = VALUE(quota, struct quota, i);
+
+		for (k = 0; k < QUOTA_RULES; k++)
+			q->rule[k] = next_number(in) % PDRS;
+		for (k = 0; k < QUOTA_LIMITS; k++) {
+			n = next_number(in);
+			q->limit[k] = n & 1 ? 0
+					    : (n & 2 ? 0 : 1ull << 46) |
+						      (__u64)(n >> 8 & 0x1ff) << QUOTA_OCTETS;
+		}
+	}
+}
+
 /* Quotas are out of reach or used up, and rates so high that the time between
  * two runs does not matter: they must come to the same. */
 static void make_sessions(struct input *in)
@@ -176,6 +195,7 @@ static void make_sessions(struct input *in)
 
 	make_forwardings(in);
 	make_filters(in);
+	make_quotas(in);
 	for (i = 1; i < PDRS; i++) {
 		struct pdr *r = VALUE(pdr, struct pdr, i);
 
@@ -199,6 +219,7 @@ static void make_sessions(struct input *in)
 		VALUE(refused, struct refused, i)->volume = volume_of(volume_start(i));
 		VALUE(refused, struct refused, i)->notify =
 			n >> 28 & 1 ? usage_units(&r->volume) : 0;
+		VALUE(refused, struct refused, i)->quota = (n >> 21) % QUOTAS;
 		r->source4 = 10 + (n >> 26 & 1);
 		r->source6 = UE_GROUP(n >> 8);
 		if (FRAME_SLOT(i) || i >= FRAME_HEAD(0))

@@ -20,6 +20,7 @@
 #define PDRS 40
 #define PDR_SLOTS 16 /* pdr[1..16) by TEID; then a pool of 8, and what only filters lead to */
 #define FORWARDINGS 10
+#define QUOTAS 4
 #define FILTERS 24
 #define METERS 6
 #define SLICES 3
@@ -92,6 +93,7 @@ static void make_maps(void)
 	MAKE_MAP(tunnel_by_teid, ENTRIES);
 	MAKE_MAP(pdr, PDRS);
 	MAKE_MAP(refused, PDRS);
+	MAKE_MAP(quota, QUOTAS);
 	MAKE_MAP(pdr_by_teid, ENTRIES);
 	MAKE_MAP(pdr_by_ue, ENTRIES);
 	MAKE_MAP(nat_bucket, NAT_PROTOCOLS * NAT_BUCKETS);

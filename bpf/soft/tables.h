@@ -163,6 +163,7 @@ static void open_maps(const char *pins)
 	OPEN_MAP(tunnel_by_teid);
 	OPEN_MAP(pdr);
 	OPEN_MAP(refused);
+	OPEN_MAP(quota);
 	OPEN_MAP(pdr_by_teid);
 	OPEN_MAP(pdr_by_ue);
 	OPEN_MAP(nat_bucket);

@@ -182,6 +182,10 @@ func (s sessions) SetRuleLimits(id uint64, rule uint16, l datapath.RuleLimits) e
 	return s.dp.Sessions.SetLimits(id, rule, l)
 }
 
+func (s sessions) SetQuotas(id uint64, q []datapath.Quota) error {
+	return s.dp.Sessions.SetQuotas(id, q)
+}
+
 // closedPort is an interface as it is closed.
 func closedPort(p plan.Port) dataplane.ClosedPort {
 	a := p.Port.Access

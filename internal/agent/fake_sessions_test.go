@@ -67,6 +67,7 @@ func (f *fakeSessions) SessionUsage(id uint64) ([]datapath.RuleUsage, error) {
 }
 
 func (f *fakeSessions) Stations() ([]dataplane.Station, error)                  { return nil, nil }
+func (f *fakeSessions) SetQuotas(uint64, []datapath.Quota) error                { return nil }
 func (f *fakeSessions) SetRuleLimits(uint64, uint16, datapath.RuleLimits) error { return nil }
 
 func (f *fakeSessions) SessionEvents(ctx context.Context, _ func(datapath.Event)) error {

@@ -141,6 +141,9 @@ func sessionOf(s model.Session) Session {
 	for _, r := range s.Rules {
 		out.Rules = append(out.Rules, ruleOf(r))
 	}
+	for _, q := range s.Quotas {
+		out.Quotas = append(out.Quotas, session.Quota(q))
+	}
 	return out
 }
 
@@ -172,7 +175,7 @@ func ruleOf(r model.Rule) Rule {
 	out := Rule{ID: r.ID, Precedence: r.Precedence, Direction: ruleDirections[r.Direction], TEID: r.TEID,
 		Sources: r.Sources, Destinations: r.Destinations, Action: ruleActions[r.Action], Duplicate: r.Duplicate,
 		QFI: r.QFI, RQI: r.RQI, Container: ruleContainers[r.Container], Rate: r.Rate, Meters: r.Meters,
-		RuleLimits: RuleLimits{NotifyAt: r.NotifyAt, StopAt: r.StopAt, RefusedNotifyAt: r.RefusedNotifyAt},
+		RuleLimits: RuleLimits{NotifyAt: r.NotifyAt, StopAt: r.StopAt, Shares: r.Shares, RefusedNotifyAt: r.RefusedNotifyAt},
 		Ethernet:   r.Ethernet, Link: Link(r.Link), AtSID: session.AtSID(r.AtSID),
 		Forward: Forwarding{Kind: forwardingKinds[f.Kind], Table: f.Table, Internal: f.Internal, Remote: f.Remote, Source: f.Source,
 			TEID: f.TEID, Control: f.Control, ArgsOffset: f.ArgsOffset, Flow: flowOf(f), Link: Link(f.Link), VPN: f.VPN, ToS: f.ToS, ToSMask: f.ToSMask, Slice: f.Slice}}

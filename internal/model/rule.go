@@ -169,22 +169,57 @@ func (u upf) punt(kind PuntKind, r *ruleState, t tpdu) *Punt {
 // 0 is none.
 func reached(octets, mark uint64) bool { return mark != 0 && octets >= (mark+255)/256*256 }
 
+// ended says whether nothing more may go by a rule: it is at its stop or, where that is the end
+// of its share, a quota is used up. Nobody who uses that quota has a share then.
+func (r *ruleState) ended() bool {
+	if !r.Shares {
+		return reached(r.octets, r.StopAt)
+	}
+	if !r.over && r.octets/256 < r.StopAt/256 {
+		return false
+	}
+	r.endShares()
+	return len(r.quotas) == 0 || slices.ContainsFunc(r.quotas, quotaState.usedUp)
+}
+
+// endShares ends the shares of all rules that use a quota of this one.
+func (r *ruleState) endShares() {
+	for _, q := range r.quotas {
+		for _, other := range q.of {
+			other.over = true
+		}
+	}
+}
+
+// usedUp says whether the rules counted as much as the quota together.
+func (q quotaState) usedUp() bool {
+	octets := uint64(0)
+	for _, r := range q.of {
+		octets += r.octets
+		if q.Refused {
+			octets += r.refused
+		}
+	}
+	return octets >= q.Until
+}
+
 // refuse counts what QoS enforcement drops, up to the quota's end.
 func (u upf) refuse(r *ruleState, octets int) {
-	if reached(r.octets, r.StopAt) {
+	if r.ended() {
 		return
 	}
 	r.refused += uint64(octets)
 	u.j.refused = append(u.j.refused, pending{RefusedName(r.session, r.ID), octets})
 	if reached(r.refused, r.RefusedNotifyAt) {
 		u.report(r, EventNotify, &r.refusedNotified)
+		r.over = true
 	}
 }
 
 // use is steps 5 to 7: quota, rates, notification. It returns why the packet
 // may not go, or nothing.
 func (u upf) use(r *ruleState, octets int) Reason {
-	if reached(r.octets, r.StopAt) {
+	if r.ended() {
 		u.report(r, EventStop, &r.stopped)
 		return QuotaUsedUp
 	}

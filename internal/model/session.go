@@ -15,6 +15,15 @@ type Session struct {
 	ID     uint64  `json:"id"`
 	Rules  []Rule  `json:"rules"`
 	Meters []Meter `json:"meters,omitempty"`
+	Quotas []Quota `json:"quotas,omitempty"`
+}
+
+// Quota ends when the octets that rules counted together are `until`; with `refused` those
+// that gates and rates refused are among them.
+type Quota struct {
+	Rules   []uint16 `json:"rules"`
+	Until   uint64   `json:"until"`
+	Refused bool     `json:"refused,omitempty"`
 }
 
 // Rule is a PDR with what its FAR, QERs and URRs come to.
@@ -48,6 +57,8 @@ type Rule struct {
 	Meters   []int  `json:"meters,omitempty"` // places in Session.Meters
 	NotifyAt uint64 `json:"notify_at,omitempty"`
 	StopAt   uint64 `json:"stop_at,omitempty"`
+	// Shares: at StopAt the rule has used its share of the session's quotas.
+	Shares bool `json:"shares,omitempty"`
 	// RefusedNotifyAt is a volume of what gates and rates refused.
 	RefusedNotifyAt uint64 `json:"refused_notify_at,omitempty"`
 }
@@ -171,8 +182,16 @@ type ruleState struct {
 	refused uint64
 	bucket  *bucketState
 	shared  []*sharedMeter
+	quotas  []quotaState
+	over    bool // another rule has used its share of a quota, and so this one has none
 	// The events of NotifyAt, StopAt and RefusedNotifyAt that were reported.
 	notified, stopped, refusedNotified bool
+}
+
+// quotaState is a quota and the rules that use it.
+type quotaState struct {
+	*Quota
+	of []*ruleState
 }
 
 // sessions is the part of a Model that section 7 is about.
@@ -302,6 +321,27 @@ func (m *Model) addSession(s *Session, had sessions) error {
 		if err := m.addRule(r); err != nil {
 			return fmt.Errorf("rule %d: %w", r.ID, err)
 		}
+	}
+	return m.addQuotas(s)
+}
+
+// addQuotas has rules use the quotas of their session.
+func (m *Model) addQuotas(s *Session) error {
+	for i := range s.Quotas {
+		q := quotaState{Quota: &s.Quotas[i]}
+		for _, id := range q.Rules {
+			r := m.sessions.rules[ruleKey{s.ID, id}]
+			if r == nil {
+				return fmt.Errorf("quotas: there is no rule %d", id)
+			}
+			q.of = append(q.of, r)
+		}
+		for _, r := range q.of {
+			r.quotas = append(r.quotas, q)
+		}
+	}
+	for i := range s.Rules {
+		m.sessions.rules[ruleKey{s.ID, s.Rules[i].ID}].ended()
 	}
 	return nil
 }

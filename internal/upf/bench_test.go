@@ -22,6 +22,7 @@ func (nullPath) RemoveSession(_ uint64, done func([]datapath.RuleUsage, error)) 
 func (nullPath) SessionUsage(uint64) ([]datapath.RuleUsage, error)       { return nil, nil }
 func (nullPath) DropSession(uint64) error                                { return nil }
 func (nullPath) Stations() ([]dataplane.Station, error)                  { return nil, nil }
+func (nullPath) SetQuotas(uint64, []datapath.Quota) error                { return nil }
 func (nullPath) SetRuleLimits(uint64, uint16, datapath.RuleLimits) error { return nil }
 
 // BenchmarkProcedures is what a session costs here, without the data path and

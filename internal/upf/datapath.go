@@ -29,6 +29,7 @@ type DataPath interface {
 	// that the last PutSession removed.
 	SessionUsage(id uint64) ([]datapath.RuleUsage, error)
 	SetRuleLimits(id uint64, rule uint16, l datapath.RuleLimits) error
+	SetQuotas(id uint64, list []datapath.Quota) error
 	// Stations lists the hosts behind Ethernet sessions.
 	Stations() ([]dataplane.Station, error)
 	// SessionEvents calls the function for each event until the context ends.

@@ -170,6 +170,18 @@ func (f *fakePath) SetRuleLimits(id uint64, rule uint16, l datapath.RuleLimits) 
 	return fmt.Errorf("no rule %d in session %d", rule, id)
 }
 
+func (f *fakePath) SetQuotas(id uint64, list []datapath.Quota) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s, ok := f.sessions[id]
+	if !ok || s.Quotas == nil {
+		return fmt.Errorf("session %d has no quotas", id)
+	}
+	s.Quotas = list
+	f.sessions[id] = s
+	return nil
+}
+
 func (f *fakePath) Stations() ([]dataplane.Station, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -323,12 +335,15 @@ func (f *fakePath) packet(id uint64, rule uint16, octets uint64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	up := func(at uint64) uint64 { return (at + granule - 1) / granule }
+	if f.shares(id, rule) {
+		f.endShares(id, rule)
+	}
 	for _, r := range f.sessions[id].Rules {
 		v := f.volumes[id][r.ID]
 		if r.ID != rule || r.Action != datapath.ActionForward {
 			continue
 		}
-		if r.StopAt != 0 && v.Bytes/granule >= up(r.StopAt) {
+		if r.Shares && f.usedUp(id, rule) || !r.Shares && r.StopAt != 0 && v.Bytes/granule >= up(r.StopAt) {
 			if !v.sentStop {
 				v.sentStop = true
 				f.events <- datapath.Event{Session: id, Rule: rule, Kind: datapath.EventStop}
@@ -346,13 +361,50 @@ func (f *fakePath) packet(id uint64, rule uint16, octets uint64) bool {
 	return false
 }
 
+// shares says whether a rule has used its share of the session's quotas.
+func (f *fakePath) shares(id uint64, rule uint16) bool {
+	for _, r := range f.sessions[id].Rules {
+		if r.ID == rule && r.Shares {
+			return f.volumes[id][rule].Bytes/granule >= r.StopAt/granule
+		}
+	}
+	return false
+}
+
+// endShares ends the shares of all rules that share a quota with one.
+func (f *fakePath) endShares(id uint64, rule uint16) {
+	s := f.sessions[id]
+	for _, q := range s.Quotas {
+		for i := range s.Rules {
+			if r := &s.Rules[i]; slices.Contains(q.Rules, rule) && slices.Contains(q.Rules, r.ID) && r.Shares {
+				r.StopAt = 0
+			}
+		}
+	}
+}
+
+// usedUp says whether the share of a rule and one of its quotas are used up.
+func (f *fakePath) usedUp(id uint64, rule uint16) bool {
+	return f.shares(id, rule) && slices.ContainsFunc(f.sessions[id].Quotas, func(q datapath.Quota) bool {
+		sum := uint64(0)
+		for _, r := range q.Rules {
+			sum += f.volumes[id][r].Bytes
+			if q.Refused {
+				sum += f.volumes[id][r].refused.Bytes
+			}
+		}
+		return slices.Contains(q.Rules, rule) && sum >= q.Until
+	})
+}
+
 // refuse has QoS enforcement drop a packet.
 func (f *fakePath) refuse(id uint64, rule uint16, octets uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	v := f.volumes[id][rule]
-	for _, r := range f.sessions[id].Rules {
-		if r.ID != rule || r.StopAt != 0 && v.Bytes/granule >= (r.StopAt+granule-1)/granule {
+	for i := range f.sessions[id].Rules {
+		r := &f.sessions[id].Rules[i]
+		if r.ID != rule || !r.Shares && r.StopAt != 0 && v.Bytes/granule >= (r.StopAt+granule-1)/granule || f.usedUp(id, rule) {
 			continue
 		}
 		v.refused.Packets++

@@ -46,7 +46,7 @@ func (i *installer) compile(s *session.Session, u *usage.Usage) (p plan, err err
 	in := config.input(m, s, u)
 	p.usage, p.slice = u, in.Index
 	if p.rules, err = rules.Compile(in); err == nil {
-		u.Limit(s, p.rules.Rules)
+		u.Limit(s, &p.rules)
 		config.matches.note(config.Slices, s, m)
 	}
 	return p, err
@@ -122,6 +122,9 @@ func (i *installer) replace(e *store.Entry, from, to *session.Session, how sessi
 		if r := &p.rules.Rules[n]; r.RuleLimits != (datapath.RuleLimits{}) {
 			err = i.dp.SetRuleLimits(e.SEID, r.ID, r.RuleLimits)
 		}
+	}
+	if err == nil && len(p.rules.Quotas) > 0 {
+		err = i.dp.SetQuotas(e.SEID, p.rules.Quotas)
 	}
 	if err != nil {
 		return plan{}, errors.Join(err, i.put(e, from))

@@ -389,6 +389,7 @@ func (j joined) SessionUsage(id uint64) ([]datapath.RuleUsage, error) { return j
 func (j joined) SetRuleLimits(id uint64, rule uint16, l datapath.RuleLimits) error {
 	return j.Sessions.SetLimits(id, rule, l)
 }
+func (j joined) SetQuotas(id uint64, q []datapath.Quota) error { return j.Sessions.SetQuotas(id, q) }
 func (j joined) Turn(id uint64, forward, buffer *datapath.Rule) (datapath.Turn, bool) {
 	return j.Sessions.Turns.Turn(id, forward, buffer)
 }

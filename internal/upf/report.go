@@ -116,7 +116,7 @@ func (r *reporter) examine(e *store.Entry, s *session.Session, now time.Time, re
 func (r *reporter) relimit(e *store.Entry, s *session.Session) {
 	e.Usage.Relimit(s, func(rule uint16, l datapath.RuleLimits) {
 		r.limitsFailed(e, r.install.dp.SetRuleLimits(e.SEID, rule, l))
-	})
+	}, func(q []datapath.Quota) { r.limitsFailed(e, r.install.dp.SetQuotas(e.SEID, q)) })
 }
 
 func (r *reporter) limitsFailed(e *store.Entry, err error) {

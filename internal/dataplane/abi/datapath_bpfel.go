@@ -826,6 +826,21 @@ const (
 	PuntKindPUNT_PATH_MTU         PuntKind = 10
 )
 
+type Quota struct {
+	_     structs.HostLayout
+	Rule  [8]uint32
+	Limit [4]uint64
+}
+
+type QuotaLimits uint32
+
+const (
+	QuotaLimitsQUOTA_RULES   QuotaLimits = 8
+	QuotaLimitsQUOTA_LIMITS  QuotaLimits = 4
+	QuotaLimitsQUOTA_OCTETS  QuotaLimits = 48
+	QuotaLimitsQUOTA_REFUSED QuotaLimits = 56
+)
+
 type Reach uint32
 
 const (
@@ -908,6 +923,8 @@ type Refused struct {
 	Volume Volume
 	Notify uint32
 	Held   uint32
+	Quota  uint32
+	Pad    uint32
 }
 
 type Route struct {
@@ -1276,6 +1293,7 @@ const (
 	MapPdrByUe         = "pdr_by_ue"
 	MapPod             = "pod"
 	MapPort            = "port"
+	MapQuota           = "quota"
 	MapRefused         = "refused"
 	MapRoute4          = "route4"
 	MapRoute6          = "route6"
@@ -1427,6 +1445,7 @@ type MapSpecs struct {
 	PdrByUe        *ebpf.MapSpec `ebpf:"pdr_by_ue"`
 	Pod            *ebpf.MapSpec `ebpf:"pod"`
 	Port           *ebpf.MapSpec `ebpf:"port"`
+	Quota          *ebpf.MapSpec `ebpf:"quota"`
 	Refused        *ebpf.MapSpec `ebpf:"refused"`
 	Route4         *ebpf.MapSpec `ebpf:"route4"`
 	Route6         *ebpf.MapSpec `ebpf:"route6"`
@@ -1532,6 +1551,7 @@ type Maps struct {
 	PdrByUe        *ebpf.Map `ebpf:"pdr_by_ue"`
 	Pod            *ebpf.Map `ebpf:"pod"`
 	Port           *ebpf.Map `ebpf:"port"`
+	Quota          *ebpf.Map `ebpf:"quota"`
 	Refused        *ebpf.Map `ebpf:"refused"`
 	Route4         *ebpf.Map `ebpf:"route4"`
 	Route6         *ebpf.Map `ebpf:"route6"`
@@ -1613,6 +1633,7 @@ func (m *Maps) Close() error {
 		m.PdrByUe,
 		m.Pod,
 		m.Port,
+		m.Quota,
 		m.Refused,
 		m.Route4,
 		m.Route6,

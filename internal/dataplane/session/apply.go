@@ -39,6 +39,7 @@ func (s *Sessions) Apply(p *Plan) error {
 			errs = append(errs, err)
 		}
 	}
+	s.writer.endShares(p.quota)
 	return errors.Join(errors.Join(errs...), s.account(p, changed))
 }
 
@@ -64,6 +65,9 @@ func (s *writer) write(p *Plan, w *Write, now uint64) (changed bool, err error) 
 	switch w.Op {
 	case PutMeter, ChangeMeter:
 		s.writeMeter(p, w, now)
+		return false, nil
+	case PutQuota:
+		s.writeQuota(w.Index, &p.quotas, w.Index == p.takenQuota)
 		return false, nil
 	case PutRun:
 		// No packet reaches these entries yet.
@@ -92,7 +96,7 @@ func (s *writer) write(p *Plan, w *Write, now uint64) (changed bool, err error) 
 	case SetRate:
 		setRate(s.tables.PDR, w.Index, wordPDRBucket, wordPDRRate, uint32(w.Value), now)
 	case SetLimits:
-		return s.setRuleLimits(w.Index, p.rules[w.Part].RuleLimits), nil
+		return s.setRuleLimits(w.Index, p.rules[w.Part].RuleLimits, p.quota), nil
 	case SetOut:
 		s.tables.PDR.Store(w.Index, wordPDROut, w.Value)
 	case SetSource4:
@@ -155,7 +159,7 @@ func (s *writer) writeRule(p *Plan, w *Write, now uint64) {
 	s.owners.entries[i].notify = 0
 	pdr.StoreHalf(i, wordPDRRate, 1, 0)
 	pdr.StoreHalf(i, wordPDRStop, 0, 0)
-	s.setRuleLimits(i, r.RuleLimits)
+	s.setRuleLimits(i, r.RuleLimits, p.quota)
 	if p.headOf(r) == nil {
 		s.setDo(i, r.do)
 	}

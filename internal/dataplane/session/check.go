@@ -36,6 +36,9 @@ func (s *Sessions) check(session *Session) error {
 			}
 		}
 	}
+	if err := checkQuotas(session); err != nil {
+		return err
+	}
 	return checkMeters(session)
 }
 

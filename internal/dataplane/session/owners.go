@@ -74,11 +74,12 @@ type owners struct {
 	byID    sessions.Table[uint32]
 	keys    map[uint32]key      // of heads that are not found by index
 	meters  map[uint32][]uint32 // by slot
+	quotas  map[uint32]uint32   // by slot: an entry of quota
 	far     map[uint32]limits   // of rules, where the tables cannot hold them
 	gone    map[uint32]*departed
 
-	pdrFree, meterFree indexStack
-	runs               *runs
+	pdrFree, meterFree, quotaFree indexStack
+	runs                          *runs
 	*releases
 	recovering bool // until Sweep
 }
@@ -105,15 +106,19 @@ type departed struct {
 }
 
 // limits are a rule's, in octets.
-type limits struct{ notify, stop uint64 }
+type limits struct {
+	notify, stop uint64
+	shares       bool
+}
 
-func newOwners(l settings.Limits, pdrs, meters, filters uint32) *owners {
+func newOwners(l settings.Limits, pdrs, meters, filters, quotas uint32) *owners {
 	slots, _, free := l.PDRRanges()
 	return &owners{
 		most: l.Sessions, slots: slots, entries: make([]owner, pdrs), list: make([]slot, 1),
-		keys: map[uint32]key{}, meters: map[uint32][]uint32{}, far: map[uint32]limits{}, gone: map[uint32]*departed{},
+		keys: map[uint32]key{}, meters: map[uint32][]uint32{}, quotas: map[uint32]uint32{}, far: map[uint32]limits{}, gone: map[uint32]*departed{},
 		pdrFree:   newIndexStack(abi.MapPdr, "sessions", releasePDR, free, pdrs),
 		meterFree: newIndexStack(abi.MapMeter, "sessions", releaseMeter, 1, meters),
+		quotaFree: newIndexStack(abi.MapQuota, "sessions", releaseQuota, 1, quotas),
 		runs:      newRuns(filters - firstFilter), recovering: true,
 		releases: &releases{periods: table.NewPeriods(), resting: map[uint32]uint64{}},
 	}
@@ -148,7 +153,7 @@ func (o *owners) link(slot, index uint32, kind uint8, rule uint16) {
 
 // state is what a slot owns, in memory of an earlier state.
 func (o *owners) state(slot uint32, was state) state {
-	s := state{slot: slot, entries: was.entries[:0], forwardings: was.forwardings[:0], meters: o.meters[slot]}
+	s := state{slot: slot, entries: was.entries[:0], forwardings: was.forwardings[:0], meters: o.meters[slot], quota: o.quotas[slot]}
 	for i := o.list[slot].first; i != 0; i = o.entries[i].next {
 		s.entries = append(s.entries, entry{i, o.entries[i].rule, o.entries[i].kind})
 	}
@@ -210,6 +215,9 @@ func (o *owners) record(p *Plan) {
 			kind |= entryForward
 		}
 		o.link(slot, p.rules[i].at, kind, p.rules[i].ID)
+	}
+	if o.quotas[slot] = p.quota; p.quota == 0 {
+		delete(o.quotas, slot)
 	}
 	switch {
 	case len(p.meters) == 0:

@@ -19,8 +19,10 @@ type Plan struct {
 	rules   []plannedRule // in the order in which packets are asked
 	heads   []head
 	meters  []uint32 // entries of the session's meters
-	next    []int    // the meter behind each meter of a chain; noMeter: none
-	runs    filters  // that heads lead to
+	quota   uint32   // the entry of its quotas, which says quotas then; 0: it has none
+	quotas  abi.Quota
+	next    []int   // the meter behind each meter of a chain; noMeter: none
+	runs    filters // that heads lead to
 
 	Writes   []Write
 	hidden   []key // that Unlead deletes
@@ -29,6 +31,7 @@ type Plan struct {
 
 	// What the plan takes of the tables' free entries.
 	takenPDRs, takenRuns, takenMeters []uint32
+	takenQuota                        uint32
 }
 
 // Write is one step of a plan. Which fields it has depends on Op.
@@ -48,6 +51,7 @@ type Op uint8
 const (
 	PutMeter    Op = iota // fill in a meter that no rule has yet
 	ChangeMeter           // rate, window and next of a meter; its bucket stays
+	PutQuota              // fill in the session's quotas, or change limits of those that it has
 	PutRun                // fill in a run of filters
 	PutRule               // fill in a rule's entry; its counters and bucket come along
 	ForgetPorts           // of NAT44, of a UE whose address another session had
@@ -68,6 +72,7 @@ type state struct {
 	slot    uint32 // 0: the session is not there yet
 	entries []entry
 	meters  []uint32
+	quota   uint32
 	// forwardings are those that its rules refer to: entries.
 	forwardings []uint32
 }
@@ -170,7 +175,7 @@ func (pl *Planner) Plan(old state, want wanted, o *owners, t *tables) (*Plan, er
 	p.rules, p.heads, p.members, p.meters, p.next = p.rules[:0], p.heads[:0], p.members[:0], p.meters[:0], p.next[:0]
 	p.runs.cut(0)
 	p.Writes, p.hidden, p.releases = p.Writes[:0], p.hidden[:0], p.releases[:0]
-	p.takenPDRs, p.takenRuns, p.takenMeters = p.takenPDRs[:0], p.takenRuns[:0], p.takenMeters[:0]
+	p.takenPDRs, p.takenRuns, p.takenMeters, p.takenQuota = p.takenPDRs[:0], p.takenRuns[:0], p.takenMeters[:0], 0
 	if err := p.place(want.link); err != nil {
 		p.giveBack(nil)
 		return nil, err
@@ -212,6 +217,9 @@ func (p *Plan) place(link uint32) error {
 			return err
 		}
 	}
+	if err := p.placeQuota(); err != nil {
+		return err
+	}
 	return p.placeRuns()
 }
 
@@ -250,6 +258,9 @@ func (p *Plan) appendWrites() {
 			op = PutMeter
 		}
 		p.add(Write{Op: op, Index: index, Part: i})
+	}
+	if p.quota != 0 {
+		p.add(Write{Op: PutQuota, Index: p.quota})
 	}
 	for i := range p.heads {
 		for _, r := range []*filterRun{&p.heads[i].run, &p.heads[i].turnedRun} {
@@ -420,6 +431,9 @@ func (p *Plan) appendReleases() {
 			p.release(release{kind: releaseRun, index: h.run.at})
 		}
 	}
+	if p.old.quota != 0 && p.old.quota != p.quota {
+		p.release(release{kind: releaseQuota, index: p.old.quota})
+	}
 	for _, index := range p.old.meters {
 		if index != 0 && !slices.Contains(p.meters, index) {
 			p.release(release{kind: releaseMeter, index: index})
@@ -493,5 +507,8 @@ func (p *Plan) giveBack(later func(release)) {
 	}
 	for _, index := range p.takenMeters {
 		o.meterFree.give(index)
+	}
+	if p.takenQuota != 0 {
+		o.quotaFree.give(p.takenQuota)
 	}
 }

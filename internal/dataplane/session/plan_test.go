@@ -71,7 +71,7 @@ func memorySessions(filters uint32) *Sessions {
 		Six:  table.NewHash[abi.Lpm6Key, abi.Target](abi.MapTargetByDst6, sessions),
 	}}
 	return openMemory(&memoryNode{targets: targets}, l, Tables{
-		PDR: table.NewArray[abi.Pdr](most[abi.MapPdr]), Refused: table.NewArray[abi.Refused](most[abi.MapPdr]),
+		PDR: table.NewArray[abi.Pdr](most[abi.MapPdr]), Refused: table.NewArray[abi.Refused](most[abi.MapPdr]), Quota: table.NewArray[abi.Quota](most[abi.MapQuota]),
 		Filter: table.NewArray[abi.Filter](most[abi.MapFilter]), FrameFilter: table.NewArray[abi.FrameFilter](most[abi.MapFilter]),
 		Meter: table.NewArray[abi.Meter](most[abi.MapMeter]), Forwarding: table.NewArray[abi.Forwarding](most[abi.MapForwarding]),
 		TEIDs: table.NewHash[uint32, uint32](abi.MapPdrByTeid, sessions),
@@ -122,7 +122,7 @@ func planOf(s *Sessions, session Session) (*Plan, error) {
 	return p, err
 }
 
-var opNames = [...]string{"PutMeter", "ChangeMeter", "PutRun", "PutRule", "ForgetPorts", "Lead", "Unlead", "Hide", "SetOut", "SetRate",
+var opNames = [...]string{"PutMeter", "ChangeMeter", "PutQuota", "PutRun", "PutRule", "ForgetPorts", "Lead", "Unlead", "Hide", "SetOut", "SetRate",
 	"SetLimits", "SetSource4", "SetSource6", "SetDo", "Wait"}
 
 // describe says what a plan writes, by what is at each entry.
@@ -392,12 +392,15 @@ func TestRefusedPlanReservesNothing(t *testing.T) {
 		s := memorySessions(8)
 		session := make(s)
 		settleMemory(s)
-		before := []int{s.owners.pdrFree.used(), s.owners.meterFree.used(), int(s.owners.runs.used)}
+		used := func() []int {
+			return []int{s.owners.pdrFree.used(), s.owners.meterFree.used(), s.owners.quotaFree.used(), int(s.owners.runs.used)}
+		}
+		before := used()
 		if p, err := planOf(s, session); err == nil {
 			t.Errorf("%s: planned %q", what, describe(p))
 		}
-		if after := []int{s.owners.pdrFree.used(), s.owners.meterFree.used(), int(s.owners.runs.used)}; !slices.Equal(before, after) {
-			t.Errorf("%s: pdr, meter, filter: %v are reserved, before %v", what, after, before)
+		if after := used(); !slices.Equal(before, after) {
+			t.Errorf("%s: pdr, meter, quota, filter: %v are reserved, before %v", what, after, before)
 		}
 	}
 }

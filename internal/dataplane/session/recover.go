@@ -33,7 +33,7 @@ func (m marks) has(i uint32) bool { return m[i/64]>>(i%64)&1 != 0 }
 func (s *recovery) recoverEntries() {
 	s.loseInHand()
 	pdr := s.tables.PDR
-	used, meters := newMarks(pdr.Len), newMarks(s.tables.Meter.Len)
+	used, meters, quotas := newMarks(pdr.Len), newMarks(s.tables.Meter.Len), newMarks(s.tables.Quota.Len)
 	s.markLed(used)
 	for i := uint32(1); i < pdr.Len; i++ {
 		do := pdr.Load(i, wordPDRDo)
@@ -44,6 +44,9 @@ func (s *recovery) recoverEntries() {
 		case actionForward, actionBuffer, actionFull: // those that may forward again
 			s.recoverForwarding(uint32(pdr.Load(i, wordPDROut) >> 32))
 		}
+		if isActive(do) {
+			quotas.set(s.tables.Refused.LoadHalf(i, wordRefusedQuota, 0))
+		}
 		if flagsOf(do)&flagMeters != 0 {
 			s.markMeters(meters, moreOf(do))
 		}
@@ -51,6 +54,7 @@ func (s *recovery) recoverEntries() {
 	s.owners.runs.settle()
 	s.owners.pdrFree.restore(func(i uint32) bool { return used.has(i) || isActive(pdr.Load(i, wordPDRDo)) })
 	s.owners.meterFree.restore(meters.has)
+	s.owners.quotaFree.restore(quotas.has)
 	s.forwardings.free.restore(func(i uint32) bool { return s.forwardings.byIndex[i] != nil })
 }
 
@@ -182,6 +186,9 @@ func (s *recovery) adoptRule(slot, index uint32, id uint16) {
 	}
 	o.link(slot, index, entryRule, id)
 	e.notify = pdr.LoadHalf(index, wordPDRRate, 1)
+	if quota := s.tables.Refused.LoadHalf(index, wordRefusedQuota, 0); quota != 0 && quota < s.tables.Quota.Len {
+		o.quotas[slot] = quota
+	}
 	if f := s.forwardingOf(index); f != nil {
 		e.kind |= entryForward
 		f.refs++
@@ -238,6 +245,7 @@ func (s *Sessions) Sweep() error {
 	}
 	s.recovery.sweepRuns()
 	s.recovery.sweepMeters()
+	s.recovery.sweepQuotas()
 	for value, e := range s.forwardings.recovered {
 		if e.refs == 0 {
 			delete(s.forwardings.recovered, value)
@@ -266,16 +274,29 @@ func (s *recovery) sweepRuns() {
 
 // sweepMeters gives back the meters that no session has.
 func (s *recovery) sweepMeters() {
-	free := &s.owners.meterFree
-	used := free.unused()
+	used := s.owners.meterFree.unused()
 	for _, all := range s.owners.meters {
 		for _, index := range all {
 			used.set(index)
 		}
 	}
+	s.sweepUnused(&s.owners.meterFree, used)
+}
+
+// sweepQuotas gives back the quotas that no session has.
+func (s *recovery) sweepQuotas() {
+	used := s.owners.quotaFree.unused()
+	for _, index := range s.owners.quotas {
+		used.set(index)
+	}
+	s.sweepUnused(&s.owners.quotaFree, used)
+}
+
+// sweepUnused gives back what is neither free nor used.
+func (s *recovery) sweepUnused(free *indexStack, used marks) {
 	for i := free.first; i < free.next; i++ {
 		if !used.has(i) {
-			s.later(release{kind: releaseMeter, index: i})
+			s.later(release{kind: free.back, index: i})
 		}
 	}
 }

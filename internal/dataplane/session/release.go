@@ -31,6 +31,7 @@ const (
 	releasePDR               // index is free
 	releaseRun               // the run that begins at index is
 	releaseMeter             // index is
+	releaseQuota             // index is
 	releaseForwarding        // index is
 	releaseRest              // index may be written again
 	releaseSlot              // the session's slot is free

@@ -12,8 +12,8 @@ import (
 
 // Moved says where entries of sessions are whose limits changed. The zero value: where they were.
 type Moved struct {
-	pdr, filter, meter, forwarding migrate.Moves
-	teids                          map[uint32]bool // former entries whose TEID is no longer an index
+	pdr, filter, meter, quota, forwarding migrate.Moves
+	teids                                 map[uint32]bool // former entries whose TEID is no longer an index
 }
 
 // resizing gives what sessions have new indices, in tables of another size.
@@ -40,7 +40,7 @@ func Resize(set migrate.Set, now settings.Limits) (*Moved, error) {
 	if set[abi.MapPdr] == nil || r.was.Sessions == now.Sessions && r.was.Filters == now.Filters {
 		return &Moved{}, nil
 	}
-	for _, step := range []func() error{r.read, r.readKeys, r.movePools, r.movePDRs, r.moveFilters, r.moveMeters, r.moveForwardings} {
+	for _, step := range []func() error{r.read, r.readKeys, r.movePools, r.movePDRs, r.moveFilters, r.moveMeters, r.moveQuotas, r.moveForwardings} {
 		if err := step(); err != nil {
 			return nil, err
 		}
@@ -48,6 +48,7 @@ func Resize(set migrate.Set, now settings.Limits) (*Moved, error) {
 	set.Move(r.pdr, abi.MapPdr, abi.MapRefused)
 	set.Move(r.filter, abi.MapFilter, abi.MapFrameFilter)
 	set.Move(r.meter, abi.MapMeter)
+	set.Move(r.quota, abi.MapQuota)
 	set.Move(r.forwarding, abi.MapForwarding)
 	r.editEntries()
 	r.editReferences()
@@ -243,6 +244,28 @@ func (r *resizing) moveMeters() error {
 	return nil
 }
 
+// moveQuotas moves quotas where there are fewer.
+func (r *resizing) moveQuotas() error {
+	was, now := r.set.Sizes(abi.MapQuota)
+	if now >= was {
+		return nil
+	}
+	used := make([]bool, was)
+	err := r.set.Each(abi.MapRefused, func(i uint32, _, value []byte) {
+		if at := migrate.As[abi.Refused](value).Quota; at != 0 && at < was && isActive(r.do[i]) {
+			used[at] = true
+		}
+	})
+	if err != nil {
+		return err
+	}
+	r.quota = make(migrate.Moves, was)
+	if n := r.quota.Fit(migrate.Range{First: 1, End: was}, migrate.Range{First: 1, End: now}, func(i uint32) bool { return used[i] }, nil); n > now-1 {
+		return &migrate.LimitError{Limit: "sessions", Now: r.now.Sessions, What: "sessions with quotas", Used: n, Room: now - 1, Want: n}
+	}
+	return nil
+}
+
 // moveForwardings moves where rules send to, where there are fewer entries for it.
 func (r *resizing) moveForwardings() error {
 	was, now := r.set.Sizes(abi.MapForwarding)
@@ -278,9 +301,17 @@ func (r *resizing) editEntries() {
 		return true
 	})
 	r.set.Edit(abi.MapRefused, func(i uint32, _, value []byte) bool {
+		e := migrate.As[abi.Refused](value)
 		if i == inHand {
-			e := migrate.As[abi.Refused](value)
 			e.Held = r.pdr.To(e.Held)
+		}
+		e.Quota = r.quota.To(e.Quota)
+		return true
+	})
+	r.set.Edit(abi.MapQuota, func(_ uint32, _, value []byte) bool {
+		e := migrate.As[abi.Quota](value)
+		for i := range e.Rule {
+			e.Rule[i] = r.pdr.To(e.Rule[i])
 		}
 		return true
 	})

@@ -18,6 +18,8 @@ type Session struct {
 	Rules []Rule
 	// Meters are shared by several rules, which name them by their index here.
 	Meters []Meter
+	// Quotas are those of the rules that share some.
+	Quotas []Quota
 }
 
 // Direction of a rule's packets.
@@ -89,6 +91,9 @@ type RuleLimits struct {
 	// At NotifyAt the data path sends the daemon an event, once. From StopAt on it drops
 	// packets.
 	NotifyAt, StopAt uint64
+	// Shares: StopAt, rounded down, is the end of the rule's share of the session's quotas. From
+	// there on it drops packets when what all rules of a quota counted is at its end.
+	Shares bool
 	// RefusedNotifyAt is NotifyAt for the refused volume. The event may come
 	// earlier.
 	RefusedNotifyAt uint64

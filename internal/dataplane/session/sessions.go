@@ -69,7 +69,7 @@ func Open(mu *sync.Mutex, n Node, l settings.Limits, t Tables) *Sessions {
 	if !s.room {
 		return s
 	}
-	s.owners = newOwners(l, t.PDR.Len, t.Meter.Len, t.Filter.Len)
+	s.owners = newOwners(l, t.PDR.Len, t.Meter.Len, t.Filter.Len, t.Quota.Len)
 	s.tables.slots = s.owners.slots
 	s.forwardings = &forwardings{
 		node: n, array: t.Forwarding, later: s.later, releases: s.owners.releases,
@@ -309,6 +309,8 @@ func (s *Sessions) settleOne(r *release) {
 		o.runs.release(r.index - firstFilter)
 	case releaseMeter:
 		o.meterFree.give(r.index)
+	case releaseQuota:
+		o.quotaFree.give(r.index)
 	case releaseForwarding:
 		s.forwardings.free.give(r.index)
 	case releaseSlot:

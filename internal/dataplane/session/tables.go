@@ -47,6 +47,7 @@ type Node interface {
 type Tables struct {
 	PDR         *table.Array[abi.Pdr]         `map:"pdr"`
 	Refused     *table.Array[abi.Refused]     `map:"refused"`
+	Quota       *table.Array[abi.Quota]       `map:"quota"`
 	Filter      *table.Array[abi.Filter]      `map:"filter"`
 	FrameFilter *table.Array[abi.FrameFilter] `map:"frame_filter"`
 	Meter       *table.Array[abi.Meter]       `map:"meter"`
@@ -76,6 +77,7 @@ const maxStations = 65536
 const (
 	keysOfSession        = 2
 	metersOfSession      = 4
+	spareQuotas          = 256 // while a session has new ones and packets see the old ones
 	forwardingsOfSession = 4
 )
 
@@ -91,7 +93,7 @@ func MapSizes(l settings.Limits) map[string]uint32 {
 	_, _, free := l.PDRRanges()
 	pdrs := free + l.Sessions + l.Filters - min(l.Filters, settings.FiltersOfSession*l.Sessions)/2
 	return map[string]uint32{
-		abi.MapPdr: pdrs, abi.MapRefused: pdrs,
+		abi.MapPdr: pdrs, abi.MapRefused: pdrs, abi.MapQuota: 1 + l.Sessions + spareQuotas,
 		abi.MapPdrByTeid: keysOfSession * l.Sessions, abi.MapPdrByUe: keysOfSession * l.Sessions,
 		abi.MapFilter: firstFilter + l.Filters, abi.MapFrameFilter: firstFilter + l.Filters,
 		abi.MapStation: min(l.Sessions, maxStations), abi.MapMeter: metersOfSession*l.Sessions + 1,

@@ -58,7 +58,8 @@ func (s *Sessions) SetLimits(id uint64, rule uint16, l RuleLimits) error {
 			return fmt.Errorf("session %#x: rule %d is missing", id, rule)
 		}
 		s.owners.entries[index].notify = usageUnknown
-		s.writer.setRuleLimits(index, l)
+		s.writer.setRuleLimits(index, l, s.owners.quotas[slot])
+		s.writer.endShares(s.owners.quotas[slot])
 		return nil
 	})
 }
@@ -92,14 +93,24 @@ func usageWord(octets, counted uint64) (word uint32, near bool) {
 	return word, true
 }
 
-// wordRefusedNotify is that of an entry of refused, after its volume.
-const wordRefusedNotify = 2
+// Words of an entry of refused, after its volume.
+const (
+	wordRefusedNotify = 2 // notify, held
+	wordRefusedQuota  = 3
+)
 
 // setRuleLimits writes a rule's limits where they are others. A limit of the
 // refused volume that is too far ahead gets an event on the way there, after which
-// the daemon sets it again.
-func (s *writer) setRuleLimits(i uint32, l RuleLimits) (changed bool) {
-	changed = s.setLimits(i, limits{l.NotifyAt, l.StopAt})
+// the daemon sets it again. quota is the entry of the session's quotas.
+func (s *writer) setRuleLimits(i uint32, l RuleLimits, quota uint32) (changed bool) {
+	if !l.Shares {
+		quota = 0
+	}
+	if quota == 0 { // first, for a packet of another rule may end the share
+		s.setQuota(i, 0)
+	}
+	changed = s.setLimits(i, limits{l.NotifyAt, l.StopAt, quota != 0})
+	s.setQuota(i, quota)
 	counted := counter.ReadVolume(s.tables.Refused.Words(i)).Bytes
 	word, near := usageWord(l.RefusedNotifyAt, counted)
 	if !near {
@@ -125,7 +136,10 @@ func (s *writer) setLimits(i uint32, l limits) (changed bool) {
 	}
 	counted := counter.ReadVolume(pdr.Words(i)).Bytes
 	notify, near := usageWord(l.notify, counted)
-	stop, nearStop := usageWord(l.stop, counted)
+	stop, nearStop := shareWord(l.stop, counted), true
+	if !l.shares {
+		stop, nearStop = usageWord(l.stop, counted)
+	}
 	if !near || !nearStop {
 		far[i] = l
 		if notify == 0 {
@@ -178,7 +192,7 @@ func (s *Sessions) Event(r *abi.SessionEvent) (e Event, ok bool) {
 func (s *Sessions) TableUsage(out map[string]table.Usage) {
 	o := s.owners
 	set := func(name string, used int, most uint32) { out[name] = table.Usage{Used: used, Max: int(most)} }
-	for _, x := range []*indexStack{&o.pdrFree, &o.meterFree, &s.forwardings.free} {
+	for _, x := range []*indexStack{&o.pdrFree, &o.meterFree, &o.quotaFree, &s.forwardings.free} {
 		set(x.table, x.used(), x.end-x.first)
 	}
 	set("sessions", o.byID.Len(), o.most)
@@ -191,7 +205,7 @@ func (s *Sessions) TableUsage(out map[string]table.Usage) {
 // are no sessions, all is settled and Reap has been called.
 func (s *Sessions) Leftovers() map[string]int {
 	o := s.owners
-	out := map[string]int{"keys": len(o.keys), "meters": len(o.meters), "far": len(o.far), "gone": len(o.gone),
+	out := map[string]int{"keys": len(o.keys), "meters": len(o.meters), "quotas": len(o.quotas), "far": len(o.far), "gone": len(o.gone),
 		"resting": len(o.resting), "pending": len(o.pending), "forwardings": len(s.forwardings.byIndex),
 		"slots": len(o.list) - 1 - len(o.empty)}
 	maps.DeleteFunc(out, func(_ string, n int) bool { return n == 0 })

@@ -92,7 +92,30 @@ func (src sessionSource) session(i int) model.Session {
 	}
 	src.atSID(&session, ue)
 	src.group(&session)
+	src.quotas(&session)
 	return session
+}
+
+// quotas has rules of some sessions share quotas. What a rule shares ends at once, after a few
+// packets, or never.
+func (src sessionSource) quotas(session *model.Session) {
+	if src.s.chance(50) {
+		return
+	}
+	for range src.s.upTo(1, 3) {
+		q := model.Quota{Until: uint64(src.s.upTo(1, pick(src.s, 300, 5000, 1_000_000))), Refused: src.s.chance(40)}
+		for i := range min(len(session.Rules), 8) {
+			if src.s.chance(70) {
+				q.Rules = append(q.Rules, session.Rules[i].ID)
+			}
+		}
+		session.Quotas = append(session.Quotas, q)
+	}
+	for i := range session.Rules {
+		if r := &session.Rules[i]; src.s.chance(80) {
+			r.Shares, r.StopAt = true, uint64(src.s.IntN(pick(src.s, 300, 3000, 100_000)))
+		}
+	}
 }
 
 // group has the UEs of some sessions reach each other.
@@ -151,8 +174,10 @@ func (s Source) Changed(n *model.Network) model.Session {
 		}
 	}
 	for i := range next.Rules {
-		next.Rules[i].NotifyAt, next.Rules[i].StopAt, next.Rules[i].RefusedNotifyAt = 0, 0, 0
+		r := &next.Rules[i]
+		r.NotifyAt, r.StopAt, r.RefusedNotifyAt, r.Shares = 0, 0, 0, false
 	}
+	next.Quotas = nil
 	return next
 }
 

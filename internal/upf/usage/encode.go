@@ -24,7 +24,7 @@ func (u *Usage) Code(c *codec.Codec) {
 	codec.List(c, &u.measurements, codeMeasurement)
 	codec.List(c, &u.pending, codeReport)
 	c.Time(&u.seen, &u.looked, &u.retry)
-	c.Flag(&u.inactive, &u.waiting)
+	c.Flag(&u.inactive, &u.waiting, &u.shares)
 }
 
 func codeTally(c *codec.Codec, t *tally) {

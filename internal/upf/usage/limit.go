@@ -11,36 +11,58 @@ import (
 // granule is the unit, in octets, in which the data path compares limits.
 const granule = 256
 
+// largest bounds the octets of a packet.
+const largest = 1 << 16
+
 // Limit writes into the rules of a session at which volumes the data path notifies
-// us of each, and stops it. It follows these rules from now on. u may be nil.
-func (u *Usage) Limit(s *session.Session, list []datapath.Rule) {
+// us of each, and stops it, and which quotas they share. It follows these rules from now on.
+// u may be nil.
+func (u *Usage) Limit(s *session.Session, to *datapath.Session) {
 	if u == nil {
 		return
 	}
+	list := to.Rules
 	u.counts = slices.DeleteFunc(u.counts, func(c count) bool { return !hasRule(list, c.rule) })
 	for i := range list {
 		if u.countOf(list[i].ID) == nil {
 			u.counts = append(u.counts, count{rule: list[i].ID})
 		}
 	}
+	u.quotas = u.findQuotas(s)
+	u.shares = u.quotas != nil
 	u.arm(s)
+	to.Quotas = u.quotas
 	for i := range list {
 		c := u.countOf(list[i].ID)
 		list[i].RuleLimits = c.limits()
-		if c.stopAt != 0 && c.stopAt < granule { // the data path would round it up
+		if c.stops && c.stopAt < granule { // the data path would round it up
 			list[i].StopAt, list[i].Action = 0, datapath.ActionDrop
 		}
 	}
 }
 
-// Relimit calls set for each rule whose limits change now.
-func (u *Usage) Relimit(s *session.Session, set func(rule uint16, l datapath.RuleLimits)) {
-	before := slices.Clone(u.counts)
+// Relimit calls set for each rule whose limits change now, and setQuotas where quotas that rules
+// share have ended. Shares that become smaller come first, so that together they never exceed a
+// quota.
+func (u *Usage) Relimit(s *session.Session, set func(rule uint16, l datapath.RuleLimits), setQuotas func([]datapath.Quota)) {
+	before, ended := slices.Clone(u.counts), false
+	if u.shares {
+		u.quotas = u.findQuotas(s)
+	}
 	u.arm(s)
-	for i := range u.counts {
-		if c := &u.counts[i]; c.limits() != before[i].limits() || c.looksAgain() {
-			set(c.rule, c.limits())
+	for _, grows := range []bool{false, true} {
+		for i := range u.counts {
+			c, had := &u.counts[i], &before[i]
+			ends := u.shares && c.stops
+			ended = ended || ends
+			changed := c.stopAt != had.stopAt || c.notifyAt != had.notifyAt || c.refused.notifyAt != had.refused.notifyAt
+			if (c.stopAt > had.stopAt) == grows && (changed || ends || c.looksAgain()) {
+				set(c.rule, c.limits())
+			}
 		}
+	}
+	if ended {
+		setQuotas(u.quotas)
 	}
 }
 
@@ -78,10 +100,13 @@ func (u *Usage) Blocked(s *session.Session) map[uint16]uint32 {
 
 // arm sets the limits of each rule: those of the URR that is nearest to one. The
 // rules that count towards a volume share what is left of it. They share it anew
-// at the latest when one of them has used half of its share.
+// at the latest when one of them has used half of its share. A rule that has used its
+// share of a quota goes on with what others leave, which the data path sees to
+// where it has room for the session's quotas.
 func (u *Usage) arm(s *session.Session) {
 	for i := range u.counts {
-		u.counts[i].notifyAt, u.counts[i].stopAt, u.counts[i].refused.notifyAt = 0, 0, 0
+		c := &u.counts[i]
+		c.notifyAt, c.stopAt, c.stops, c.refused.notifyAt = 0, 0, false, 0
 	}
 	u.waiting = false
 	for i := range u.measurements {
@@ -89,6 +114,35 @@ func (u *Usage) arm(s *session.Session) {
 			u.armURR(s, &s.URRs[i], &u.measurements[i])
 		}
 	}
+}
+
+// findQuotas finds the volume quotas that are not used up, and where they end. None where the
+// data path has no room for all of them: each rule then stops at its own share.
+func (u *Usage) findQuotas(s *session.Session) (list []datapath.Quota) {
+	for i := range u.measurements {
+		urr, m := &s.URRs[i], &u.measurements[i]
+		if urr.Inactive || m.exhausted || !urr.Volume {
+			continue
+		}
+		limits(urr.VolumeQuota, m.quota, func(k kind, rest uint64) {
+			q := datapath.Quota{Until: rest, Refused: urr.BeforeQoS}
+			u.each(s, urr.ID, k, func(c *count) {
+				q.Rules = append(q.Rules, c.rule)
+				q.Until += c.volume.Bytes
+				if q.Refused {
+					q.Until += c.refused.volume.Bytes
+				}
+			})
+			if rest > 0 && len(q.Rules) > 0 {
+				list = append(list, q)
+			}
+		})
+	}
+	if len(list) > datapath.MaxQuotas || len(datapath.QuotaRules(list)) > datapath.MaxQuotaRules ||
+		slices.ContainsFunc(list, func(q datapath.Quota) bool { return q.Until >= datapath.MaxQuota }) {
+		return nil
+	}
+	return list
 }
 
 func (u *Usage) armURR(s *session.Session, urr *session.URR, m *measurement) {
@@ -124,8 +178,9 @@ func (u *Usage) armURR(s *session.Session, urr *session.URR, m *measurement) {
 	})
 }
 
-// armQuota stops rules at a volume quota. The data path notifies us of the quota's
-// end when it comes, and not only of the packet behind it, which it drops.
+// armQuota stops rules at a volume quota, or has them look at it from the end of their share
+// on. A packet that begins within the share ends there. The data path notifies us of the
+// quota's end when it comes, and not only of the packet behind it, which it drops.
 func (u *Usage) armQuota(s *session.Session, urr *session.URR, m *measurement) {
 	limits(urr.VolumeQuota, m.quota, func(k kind, rest uint64) {
 		u.share(s, urr, k, rest, func(c *count, share part) {
@@ -138,12 +193,21 @@ func (u *Usage) armQuota(s *session.Session, urr *session.URR, m *measurement) {
 			case !share.alone:
 				c.notify(c.volume.Bytes + share.octets/2)
 			}
-			c.stop(c.volume.Bytes + share.octets)
+			switch {
+			case u.quotas == nil:
+				c.stop(c.volume.Bytes + share.octets)
+			case share.near || share.octets <= largest:
+				c.lookAt(c.volume.Bytes)
+			default:
+				c.lookAt(c.volume.Bytes + share.octets - largest)
+			}
 		})
 	})
-	limits(urr.VolumeQuota, m.quota, func(k kind, _ uint64) {
-		u.each(s, urr.ID, k, func(c *count) { c.notify(c.stopAt) })
-	})
+	if u.quotas == nil {
+		limits(urr.VolumeQuota, m.quota, func(k kind, _ uint64) {
+			u.each(s, urr.ID, k, func(c *count) { c.notify(c.stopAt) })
+		})
+	}
 }
 
 // wait says that nothing can be reported now. It notes that something is due.
@@ -214,7 +278,7 @@ func (t *tally) notify(at uint64) {
 
 // limits returns the limits of a rule in the data path.
 func (c *count) limits() datapath.RuleLimits {
-	return datapath.RuleLimits{NotifyAt: c.notifyAt, StopAt: c.stopAt, RefusedNotifyAt: c.refused.notifyAt}
+	return datapath.RuleLimits{NotifyAt: c.notifyAt, StopAt: c.stopAt, Shares: c.stopAt != 0 && !c.stops, RefusedNotifyAt: c.refused.notifyAt}
 }
 
 // notifyNext has the data path notify us of the rule's next packet.
@@ -228,13 +292,17 @@ func (c *count) looksAgain() bool {
 
 // stop rounds up to a granule, as the data path does: what is left is never refused, and
 // no more than a granule comes on top.
-func (c *count) stop(at uint64) { c.stopAtFirst((at + granule - 1) / granule * granule) }
+func (c *count) stop(at uint64) { c.stopAtFirst((at+granule-1)/granule*granule, true) }
 
 // stopNow lets nothing go any more.
-func (c *count) stopNow() { c.stopAtFirst(max(c.volume.Bytes/granule*granule, 1)) }
+func (c *count) stopNow() { c.stopAtFirst(c.volume.Bytes/granule*granule, true) }
 
-func (c *count) stopAtFirst(at uint64) {
-	if c.stopAt == 0 || at < c.stopAt {
+// lookAt has the data path look at the quotas that the rule shares.
+func (c *count) lookAt(at uint64) { c.stopAtFirst(at, false) }
+
+func (c *count) stopAtFirst(at uint64, stops bool) {
+	if at = max(at, 1); c.stopAt == 0 || at < c.stopAt {
 		c.stopAt = at
 	}
+	c.stops = c.stops || stops
 }

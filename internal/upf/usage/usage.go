@@ -20,6 +20,8 @@ type Usage struct {
 	// no others are made: the next report has what would be in them.
 	pending []session.UsageReport
 	waiting bool // a report is due once the pending ones are taken
+	shares  bool // the data path has the session's quotas
+	quotas  []datapath.Quota
 	// seen is the time of the last packet, for the session's inactivity timer.
 	seen     time.Time
 	inactive bool      // the SMF knows that the timer has expired
@@ -33,6 +35,7 @@ type count struct {
 	rule uint16
 	tally
 	stopAt  uint64 // as the data path has it
+	stops   bool   // there; else it shares quotas from there on
 	refused tally
 }
 
