@@ -183,6 +183,20 @@ func TestApply(t *testing.T) {
 	}
 }
 
+// Without --socket the daemon is asked where its file says, if nothing is at the default socket.
+func TestApplySocket(t *testing.T) {
+	f, missing := start(t, "edge.yaml"), filepath.Join(t.TempDir(), "none.sock")
+	other := &config.Config{API: config.API{Socket: "/run/other.sock"}}
+	for usual, want := range map[string]string{f.socket: f.socket, missing: "/run/other.sock"} {
+		if got := socketOf(usual, other); got != want {
+			t.Errorf("%s: %s is asked, want %s", usual, got, want)
+		}
+	}
+	if r := f.run(t, "--socket", missing, "apply", file(t, "api: {socket: "+f.socket+"}\n")); r.code != cmdline.ExitError || !strings.Contains(r.stderr, missing) {
+		t.Errorf("another socket than --socket is asked: %+v", r)
+	}
+}
+
 // A file that is refused by the daemon, since it does not go with what was
 // added, is refused by line.
 func TestApplyConflict(t *testing.T) {
