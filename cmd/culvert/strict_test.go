@@ -54,3 +54,25 @@ func TestStrict(t *testing.T) {
 	}
 	n.run(t, "unpin", "--pin-path", n.pin)
 }
+
+// Who is not root is told so in one line, before anything is tried.
+func TestNobody(t *testing.T) {
+	n := newNode(t)
+	for args, want := range map[string]string{
+		"run --config " + n.config + " --state " + filepath.Join(n.dir, "none.db"): "culvert: culvert run needs CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON: run it as root\n",
+		"unpin --pin-path " + n.pin: "culvert: culvert unpin needs CAP_BPF, CAP_NET_ADMIN: run it as root\n",
+	} {
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := n.ns.Command("setpriv", append([]string{"--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", self}, strings.Fields(args)...)...)
+		cmd.Env = append(os.Environ(), asProgram+"=1")
+		if out, err := cmd.CombinedOutput(); err == nil || string(out) != want {
+			t.Errorf("%s: %v, %q, want %q", args, err, out, want)
+		}
+	}
+	if _, err := os.Stat(n.socket); err == nil {
+		t.Error("the daemon listens")
+	}
+}

@@ -15,6 +15,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 
 	"github.com/culvert-net/culvert/internal/config"
@@ -121,6 +123,14 @@ func TestChart(t *testing.T) {
 		t.Errorf("%+v", r.unpin)
 	}
 	for _, p := range []corev1.PodSpec{pod, unpin} {
+		alone := p.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+		if len(alone) != 1 || alone[0].TopologyKey != corev1.LabelHostname || alone[0].NamespaceSelector == nil || len(alone[0].NamespaceSelector.MatchLabels) != 0 {
+			t.Fatalf("two releases may be on one node: %+v", alone)
+		}
+		selector, err := metav1.LabelSelectorAsSelector(alone[0].LabelSelector)
+		if err != nil || !selector.Matches(labels.Set{"app.kubernetes.io/name": r.deployment.Spec.Template.Labels["app.kubernetes.io/name"], "app.kubernetes.io/instance": "another"}) {
+			t.Errorf("it does not keep away from another release: %v, %v", selector, err)
+		}
 		if p.NodeSelector["culvert.net/upf"] != "true" || p.NodeSelector["kubernetes.io/os"] != "linux" {
 			t.Errorf("the node: %v", p.NodeSelector)
 		}
@@ -153,6 +163,27 @@ resources: {limits: {cpu: 2}}
 	was := render(t, example(t)).deployment.Spec.Template.Annotations["culvert.net/config"]
 	if is := r.deployment.Spec.Template.Annotations["culvert.net/config"]; is == was {
 		t.Error("a change of the configuration starts nobody again")
+	}
+}
+
+// The kubelet asks where the configuration says, and nobody where it says that nobody answers.
+func TestChartHealth(t *testing.T) {
+	for listen, want := range map[string]string{"": "127.0.0.1 9418", "10.0.0.1:9000": "10.0.0.1 9000", "0.0.0.0:9000": "127.0.0.1 9000", ":9000": "127.0.0.1 9000", "[::]:9000": "127.0.0.1 9000",
+		"[2001:db8::1]:9000": "2001:db8::1 9000", "off": "nobody"} {
+		values := example(t)
+		if listen != "" {
+			values += fmt.Sprintf("  metrics: {listen: %q}\n", listen)
+		}
+		got := "nobody"
+		if p := render(t, values).deployment.Spec.Template.Spec.Containers[0].LivenessProbe; p != nil {
+			got = fmt.Sprint(p.HTTPGet.Host, " ", p.HTTPGet.Port.String())
+			if p.HTTPGet.Path != "/healthz" || p.TimeoutSeconds <= 10 {
+				t.Errorf("%q: /healthz answers within 10 s: %+v", listen, p)
+			}
+		}
+		if got != want {
+			t.Errorf("%q: %s is asked, want %s", listen, got, want)
+		}
 	}
 }
 

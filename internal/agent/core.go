@@ -292,6 +292,7 @@ func (c *core) update(links *netdev.Snapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.dp.TurnLists(plan.Unreachable(c.links), plan.Unreachable(links))
+	logLinks(c.log, c.goal, c.links, links)
 	c.links = links
 	if !c.rejoin() {
 		scope := plan.Scope{}.WithKinds(nil) // no resource differs

@@ -183,6 +183,30 @@ func TestApply(t *testing.T) {
 	}
 }
 
+func TestVersion(t *testing.T) {
+	command, flag := command(t.Context(), "", "version"), command(t.Context(), "", "--version")
+	if flag != command || !strings.HasPrefix(flag.stdout, "culvert  v1.2.3  go") {
+		t.Errorf("--version %+v, version %+v", flag, command)
+	}
+	if r := start(t, "edge.yaml").ok(t, "help", "sid", "list"); !strings.Contains(r, "culvert sid list [flags]") || !strings.Contains(r, "help for list") {
+		t.Errorf("help sid list: %s", r)
+	}
+}
+
+// Without --socket the daemon is asked where its file says, if nothing is at the default socket.
+func TestApplySocket(t *testing.T) {
+	f, missing := start(t, "edge.yaml"), filepath.Join(t.TempDir(), "none.sock")
+	other := &config.Config{API: config.API{Socket: "/run/other.sock"}}
+	for usual, want := range map[string]string{f.socket: f.socket, missing: "/run/other.sock"} {
+		if got := socketOf(usual, other); got != want {
+			t.Errorf("%s: %s is asked, want %s", usual, got, want)
+		}
+	}
+	if r := f.run(t, "--socket", missing, "apply", file(t, "api: {socket: "+f.socket+"}\n")); r.code != cmdline.ExitError || !strings.Contains(r.stderr, missing) {
+		t.Errorf("another socket than --socket is asked: %+v", r)
+	}
+}
+
 // A file that is refused by the daemon, since it does not go with what was
 // added, is refused by line.
 func TestApplyConflict(t *testing.T) {
@@ -251,6 +275,9 @@ func TestFailures(t *testing.T) {
 		code       int
 	}{
 		{"sidd", `unknown command "sidd" for "culvert": did you mean "sid"?`, cmdline.ExitUsage},
+		{"nosuch", `unknown command "nosuch" for "culvert": see culvert --help`, cmdline.ExitUsage},
+		{"help nosuch", `unknown command "nosuch" for "culvert": see culvert --help`, cmdline.ExitUsage},
+		{"help sid lst", `unknown command "lst" for "culvert sid": did you mean "list"?`, cmdline.ExitUsage},
 		{"sid lst", `unknown command "lst" for "culvert sid": did you mean "list"?`, cmdline.ExitUsage},
 		{"cni instal", `unknown command "instal" for "culvert cni": did you mean "install"?`, cmdline.ExitUsage},
 		{"connectivity tset", `unknown command "tset" for "culvert connectivity": did you mean "test"?`, cmdline.ExitUsage},

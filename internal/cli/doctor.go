@@ -12,6 +12,7 @@ import (
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/cni/install"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/dataplane/attach"
 	"github.com/culvert-net/culvert/internal/dataplane/feature"
 	"github.com/culvert-net/culvert/internal/doctor"
 	"github.com/culvert-net/culvert/internal/overlay"
@@ -23,7 +24,7 @@ import (
 func examiner(files *install.Files) api.Examiner {
 	return func(_ context.Context, e api.Examination) ([]api.Finding, error) {
 		checks := doctor.Run(doctor.Options{
-			Features: feature.XDP, PodFeatures: feature.Pods,
+			Features: feature.XDP, PodFeatures: feature.Pods, Whose: attach.Whose,
 			Interfaces: e.Interfaces, GTPUOverIPv4: e.GTPUOverIPv4, Config: e.Running, Overlay: memberOf(e.Overlay, files),
 		})
 		findings := make([]api.Finding, len(checks))

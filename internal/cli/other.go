@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/doctor"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/printer"
 )
@@ -48,6 +50,14 @@ check what you type.`,
 	}
 }
 
+// needs refuses a command that would fail step by step for want of capabilities.
+func needs(c *cobra.Command, capabilities ...string) error {
+	if lacks := doctor.Lacks(capabilities...); len(lacks) > 0 {
+		return fmt.Errorf("%s needs %s: run it as root", c.CommandPath(), strings.Join(lacks, ", "))
+	}
+	return nil
+}
+
 func unpinCommand(a *app) *cobra.Command {
 	var pinPath string
 	c := &cobra.Command{
@@ -59,6 +69,9 @@ masquerading of the overlay; pods and their addresses stay.
 Stop the daemon first. Resources added through the API stay in the state file.`,
 		Args: cmdline.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := needs(c, "CAP_BPF", "CAP_NET_ADMIN"); err != nil {
+				return err
+			}
 			if err := errors.Join(dataplane.Remove(pinPath), netdev.RemoveOverlay()); err != nil {
 				return err
 			}

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -54,9 +55,12 @@ func newRoot(a *app) *cobra.Command {
 Nouns show state; verbs change it: "culvert sid" lists SIDs, "culvert sid add" adds one.
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a check found problems; 130 ended by
 Ctrl-C, 143 by SIGTERM.`,
+		Version:       a.version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	v := a.versionInfo()
+	root.SetVersionTemplate(strings.Join([]string{"culvert", v.Version, v.Go, v.System}, "  ") + "\n") // as `culvert version`
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cmdline.Usage(err) })
 	root.AddGroup(
 		&cobra.Group{ID: groupDaemon, Title: "The daemon and its configuration:"},

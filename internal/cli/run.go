@@ -48,6 +48,9 @@ if it is killed, the data path goes on forwarding; "culvert unpin" stops it.`,
 			if err != nil {
 				return err
 			}
+			if err := needs(c, "CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON"); err != nil {
+				return err
+			}
 			level := &slog.LevelVar{}
 			logger := newLogger(c.ErrOrStderr(), wanted.Log, level)
 			d, err := newDaemon(wanted, agent.Options{

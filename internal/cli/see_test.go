@@ -221,7 +221,7 @@ func TestUnit(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"Type=notify", "ExecReload=/bin/kill -HUP $MAINPID", "NoNewPrivileges=yes",
+		"Type=notify", "ExecReload=/usr/bin/culvert apply --dry-run /etc/culvert/culvert.yaml\nExecReload=/bin/kill -HUP $MAINPID", "NoNewPrivileges=yes",
 		"AmbientCapabilities=CAP_BPF CAP_NET_ADMIN CAP_PERFMON", "CapabilityBoundingSet=CAP_BPF CAP_NET_ADMIN CAP_PERFMON",
 	} {
 		if strings.Count("\n"+string(data), "\n"+want+"\n") != 1 {

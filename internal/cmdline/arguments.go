@@ -21,13 +21,33 @@ func NoArgs(c *cobra.Command, args []string) error {
 		return Usagef("%q takes no arguments, got %q: see %s --help", c.CommandPath(), args[0], c.CommandPath())
 	}
 	text := fmt.Sprintf("unknown command %q for %q", args[0], c.CommandPath())
+	if s := nearest(c, args[0]); s != "" {
+		return Usagef("%s: did you mean %q?", text, s)
+	}
+	return Usagef("%s: see %s --help", text, c.CommandPath())
+}
+
+// nearest is the command in c that a name probably stands for, or "".
+func nearest(c *cobra.Command, name string) string {
 	for c.SuggestionsMinimumDistance = 1; c.SuggestionsMinimumDistance <= 2; c.SuggestionsMinimumDistance++ {
-		if s := c.SuggestionsFor(args[0]); len(s) > 0 { // the nearest first
-			text += fmt.Sprintf(": did you mean %q?", s[0])
-			break
+		if s := c.SuggestionsFor(name); len(s) > 0 { // the nearest first
+			return s[0]
 		}
 	}
-	return Usage(errors.New(text))
+	return ""
+}
+
+// UnknownName refuses an argument that is none of the known names of a thing, and proposes the
+// nearest one; list is the command that lists them.
+func UnknownName(thing, name string, known []string, list string) error {
+	names := &cobra.Command{} // cobra's distance is between names of commands
+	for _, k := range known {
+		names.AddCommand(&cobra.Command{Use: k, Run: func(*cobra.Command, []string) {}})
+	}
+	if s := nearest(names, name); s != "" {
+		return Usagef("there is no %s %q: did you mean %q?", thing, name, s)
+	}
+	return Usagef("there is no %s %q: see `%s`", thing, name, list)
 }
 
 // Exactly is a rule for n arguments; what describes them, as in "one NAME".
@@ -51,13 +71,36 @@ func AtLeastOne(what string) cobra.PositionalArgs {
 }
 
 // RefuseUnknown makes commands that only hold others refuse an unknown one,
-// where cobra would show the help and succeed.
+// where cobra would show the help and succeed; so does "help" of the root.
 func RefuseUnknown(c *cobra.Command) {
+	if !c.HasParent() {
+		refuseUnknownHelp(c)
+	}
 	if c.HasSubCommands() && !c.Runnable() {
 		c.Args, c.RunE = NoArgs, func(c *cobra.Command, _ []string) error { return c.Help() }
 	}
 	for _, sub := range c.Commands() {
 		RefuseUnknown(sub)
+	}
+}
+
+func refuseUnknownHelp(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, help := range root.Commands() {
+		if help.Name() != "help" {
+			continue
+		}
+		help.Run, help.RunE = nil, func(_ *cobra.Command, args []string) error {
+			c, rest, err := root.Find(args)
+			if err != nil {
+				return Usage(err)
+			}
+			if len(rest) > 0 {
+				return NoArgs(c, rest)
+			}
+			c.InitDefaultHelpFlag() // which the help shows
+			return c.Help()
+		}
 	}
 }
 

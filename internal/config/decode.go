@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net"
 	"net/netip"
 	"reflect"
 	"regexp"
@@ -302,12 +303,20 @@ func (d *decoder) text(n *yaml.Node, v reflect.Value, path string) {
 func refusedText(v reflect.Value, text string) (problem, fix string) {
 	switch v.Interface().(type) {
 	case netip.Addr:
-		return fmt.Sprintf("%q is not an IP address", text), "an address such as 2001:db8::1 or 192.0.2.1"
+		problem, fix = fmt.Sprintf("%q is not an IP address", text), "an address such as 2001:db8::1 or 192.0.2.1"
+		if a := addressIn(text); a.IsValid() {
+			fix = "write " + quoted(a.String())
+		}
+		return problem, fix
 	case netip.Prefix:
 		if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
 			return fmt.Sprintf("%q is not a prefix: its length is missing", text), fmt.Sprintf("write %s/%d for this one address, or a prefix such as 2001:db8:1::/48 or 192.0.2.0/24", a, a.BitLen())
 		}
-		return fmt.Sprintf("%q is not a prefix", text), "a prefix with its length, such as 2001:db8:1::/48 or 192.0.2.0/24"
+		problem, fix = fmt.Sprintf("%q is not a prefix", text), "a prefix with its length, such as 2001:db8:1::/48 or 192.0.2.0/24"
+		if p := prefixIn(text); p.IsValid() {
+			fix = "write " + quoted(p.String())
+		}
+		return problem, fix
 	case srv6.Behavior:
 		if other := otherNames[strings.ToLower(text)]; other != "" {
 			return fmt.Sprintf("%q is not a name of RFC 8986", text), "write behavior: " + other
@@ -358,6 +367,33 @@ func guess(v reflect.Value, text string) {
 	}
 }
 
+// addressIn is the address in a text that also has a port or a length.
+func addressIn(text string) netip.Addr {
+	if p, err := netip.ParseAddrPort(text); err == nil {
+		return p.Addr()
+	}
+	p, _ := netip.ParsePrefix(text)
+	return p.Addr()
+}
+
+// prefixIn is the prefix in a text that has a mask in place of a length, or an address with a port.
+func prefixIn(text string) netip.Prefix {
+	if p, err := netip.ParseAddrPort(text); err == nil {
+		return netip.PrefixFrom(p.Addr(), p.Addr().BitLen())
+	}
+	address, mask, _ := strings.Cut(text, "/")
+	a, err := netip.ParseAddr(address)
+	m, notMask := netip.ParseAddr(mask)
+	if err != nil || notMask != nil || !a.Is4() || !m.Is4() {
+		return netip.Prefix{}
+	}
+	length, _ := net.IPMask(m.AsSlice()).Size() // 0 for one with holes, which only /0 is like
+	if length == 0 {
+		return netip.Prefix{}
+	}
+	return netip.PrefixFrom(a, length)
+}
+
 func namesOf[T fmt.Stringer](values []T) []string {
 	names := make([]string, len(values))
 	for i, v := range values {
@@ -401,6 +437,9 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
+// octal is how YAML 1.1 writes numbers of base 8, and people numbers of base 10.
+var octal = regexp.MustCompile(`^0[0-9_]*[1-9]`)
+
 // number decodes an unsigned number.
 func (d *decoder) number(n *yaml.Node, v reflect.Value, path string) {
 	most := uint64(1)<<v.Type().Bits() - 1
@@ -410,8 +449,20 @@ func (d *decoder) number(n *yaml.Node, v reflect.Value, path string) {
 	case n.Kind == yaml.ScalarNode && n.Tag == "!!str" && err == nil && value <= most:
 		d.fail(n, path, "write "+n.Value+" without quotes", "must be a number, is %s", describe(n))
 		v.SetUint(value)
+	case n.Kind == yaml.ScalarNode && n.Tag == "!!float":
+		if whole, err := strconv.ParseFloat(n.Value, 64); err == nil && whole >= 0 && whole <= float64(most) && whole == math.Trunc(whole) {
+			fix = fmt.Sprintf("write %.0f", whole)
+		}
+		d.fail(n, path, fix, "must be a whole number, is %s", describe(n))
+		v.SetUint(1)
 	case n.Kind != yaml.ScalarNode || n.Tag != "!!int":
 		d.fail(n, path, fix, "must be a number, is %s", describe(n))
+		v.SetUint(1)
+	case octal.MatchString(n.Value):
+		d.fail(n, path, "write "+strings.TrimLeft(n.Value, "0"), "must not begin with 0, which makes it octal, is %s", describe(n))
+		v.SetUint(1)
+	case err == nil && value == 0 && strings.HasSuffix(path, ".weight"):
+		d.fail(n, path, "a weight of at least 1, or remove what is to get no packets", "must not be 0")
 		v.SetUint(1)
 	case err != nil || value > most:
 		d.fail(n, path, fix, "%s is out of range", n.Value)

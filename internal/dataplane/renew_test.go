@@ -186,6 +186,38 @@ func TestLayoutsAreRecorded(t *testing.T) {
 	}
 }
 
+// With the rights of the systemd unit a daemon takes over all that a user plane function has
+// pinned: it goes on with its own, and replaces those of another build and of another layout.
+func TestUnitTakesItsPins(t *testing.T) {
+	path := pinPath(t)
+	opts := Options{PinPath: path, Limits: smallLimits, N4Places: 64}
+	opts.Limits.Sessions, opts.Limits.Filters = sessionLimits.Sessions, sessionLimits.Filters
+	withoutSysAdmin(t, func() {
+		start := func(edit func(*ebpf.CollectionSpec)) ebpf.ProgramID {
+			t.Helper()
+			opts.edit = edit
+			d, err := Open(opts)
+			must(t, err)
+			must(t, d.Sweep())
+			must(t, d.Close())
+			return pinnedID(t, path, abi.ProgCulvertN4First)
+		}
+		first := start(nil)
+		if got := start(nil); got != first {
+			t.Errorf("program %d was loaded over %d, which is the same", got, first)
+		}
+		before := first
+		for what, edit := range map[string]func(*ebpf.CollectionSpec){"another build": otherBuild, "another layout": otherLayout} {
+			got := start(edit)
+			if got == before {
+				t.Errorf("%s goes on with program %d of the former one", what, got)
+			}
+			before = got
+		}
+		must(t, Remove(path))
+	})
+}
+
 // TestUpgradeOfLayout sends packets of a session while tables with one layout take the place
 // of tables with another: every packet is forwarded, and counted once.
 func TestUpgradeOfLayout(t *testing.T) {

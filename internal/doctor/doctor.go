@@ -73,6 +73,8 @@ type Probe func() map[string]error
 
 // Options say what Run checks.
 type Options struct {
+	// Whose returns the name of an XDP program, and whether it is culvert's; nil: nobody knows.
+	Whose                 func(id uint32) (name string, ours bool, err error)
 	Features, PodFeatures Probe
 	// Interfaces are those of the configuration, where XDP runs. If the configuration
 	// names none and the node is in no cluster, they are all Ethernet links that are up.
@@ -277,7 +279,7 @@ func (n *network) oneInterface(l netdev.Link) []Check {
 		}
 	}
 	checks := []Check{
-		view.up(), view.nativeXDP(), view.redirectTarget(needsRedirect(n.port(l.Name), n.Config)), view.lro(), view.vlanTags(),
+		view.up(), view.foreign(n.Whose, n.port(l.Name) != nil), view.nativeXDP(), view.redirectTarget(needsRedirect(n.port(l.Name), n.Config)), view.lro(), view.vlanTags(),
 		view.partialChecksums(), view.segmentation(), view.nativeMTU(),
 	}
 	if gtpu, segments := pushed(n, l.Name); gtpu || segments > 0 {

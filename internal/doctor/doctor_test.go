@@ -10,7 +10,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/dataplane/attach"
 	"github.com/culvert-net/culvert/internal/dataplane/feature"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
@@ -104,6 +110,57 @@ func TestFixesMend(t *testing.T) {
 	ns.Run(t, c.Command[0], c.Command[1:]...)
 	if c := find(t, inside(t, ns, o), "v0: up"); c.Level != OK {
 		t.Errorf("up again: %+v", c)
+	}
+}
+
+// Somebody else's program on an interface of ours is named, and the command of the fix detaches it.
+func TestForeignProgram(t *testing.T) {
+	ns := netns.New(t)
+	netns.Veth(t, ns, "v0", ns, "v1")
+	o := Options{Whose: attach.Whose, Config: &config.Config{Interfaces: []config.Interface{{Name: "v0", Roles: []config.Role{config.RoleEdge}}}}, Interfaces: []string{"v0", "v1"}}
+	if c := find(t, inside(t, ns, o), "v0: XDP program"); c.Level != OK {
+		t.Errorf("none is attached: %+v", c)
+	}
+	put := func(name, dev string, flags int) {
+		prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: name, Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer prog.Close()
+		ns.Do(t, func() {
+			l, err := netlink.LinkByName(dev)
+			if err == nil {
+				err = netlink.LinkSetXdpFdWithFlags(l, prog.FD(), flags)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	for flags, how := range map[int]string{nl.XDP_FLAGS_SKB_MODE: "xdpgeneric", nl.XDP_FLAGS_DRV_MODE: "xdpdrv"} {
+		put("xdp_dispatcher", "v0", flags)
+		put("xdp_dispatcher", "v1", flags)
+		checks := inside(t, ns, o)
+		c, detach := find(t, checks, "v0: XDP program"), "ip link set dev v0 "+how+" off"
+		if c.Level != Fail || !strings.Contains(c.Detail, "xdp_dispatcher (id ") || !strings.Contains(c.Fix, detach) || c.Command != nil {
+			t.Errorf("%s: %+v", how, c)
+		}
+		if c := find(t, checks, "v1: XDP program"); c.Level != Warn {
+			t.Errorf("on an interface that is not configured: %+v", c)
+		}
+		ns.Run(t, "ip", strings.Fields(detach)[1:]...)
+		ns.Run(t, "ip", strings.Fields(strings.Replace(detach, "v0", "v1", 1))[1:]...)
+		if c := find(t, inside(t, ns, o), "v0: XDP program"); c.Level != OK {
+			t.Errorf("%s: detached: %+v", how, c)
+		}
+	}
+	put("culvert_closed", "v0", nl.XDP_FLAGS_SKB_MODE)
+	if c := find(t, inside(t, ns, o), "v0: XDP program"); c.Level != OK || !strings.Contains(c.Detail, "culvert_closed") {
+		t.Errorf("ours: %+v", c)
+	}
+	o.Whose = func(uint32) (string, bool, error) { return "", false, errors.New("not permitted") }
+	if c := find(t, inside(t, ns, o), "v0: XDP program"); c.Level != OK || !strings.Contains(c.Detail, "as root on the machine") {
+		t.Errorf("who may not ask: %+v", c)
 	}
 }
 

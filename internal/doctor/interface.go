@@ -64,6 +64,31 @@ func (d device) nativeXDP() Check {
 		problem{not, Warn, detail, advice("use an interface whose driver has native XDP, or mode generic")})
 }
 
+// foreign: an interface takes one XDP program, and who comes second does not get it.
+func (d device) foreign(whose func(uint32) (string, bool, error), configured bool) Check {
+	const what = "XDP program"
+	if d.Program == 0 {
+		return d.check(what, "of nobody else")
+	}
+	if whose == nil {
+		return d.check(what, fmt.Sprintf("program %d", d.Program))
+	}
+	name, ours, err := whose(d.Program)
+	if err != nil {
+		return d.check(what, fmt.Sprintf("whose program %d is cannot be seen from here: run culvert doctor as root on the machine (%v)", d.Program, err))
+	}
+	level, detail := Warn, fmt.Sprintf("%s (id %d) of somebody else is attached", cmp.Or(name, "a program without a name"), d.Program)
+	if configured {
+		level, detail = Fail, detail+": culvert cannot attach, and no packet meets the data path here"
+	}
+	how := "xdpdrv"
+	if d.Generic {
+		how = "xdpgeneric"
+	}
+	return d.check(what, fmt.Sprintf("%s (id %d), of culvert", name, d.Program), problem{!ours, level, detail,
+		advice("stop what attached it, or detach it: ip link set dev %[1]s %[2]s off (a link of bpf: bpftool link, bpftool link detach id N); or take %[1]s out of the configuration", d.Link.Name, how)})
+}
+
 func (d device) driver() string { return cmp.Or(d.Link.Driver, "unknown") }
 
 // redirectTarget: frames that the data path sends out of an interface with

@@ -64,22 +64,38 @@ var neededByMember = capability{unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN", Warn, "to t
 // neededToSpread is what the daemon needs beside where packets are spread over CPUs.
 var neededToSpread = capability{unix.CAP_SYS_NICE, "CAP_SYS_NICE", Warn, "to have the threads that handle spread packets run before other tasks: they lose packets while the machine is busy"}
 
-// capabilities looks for those that the daemon needs, and for others beside.
-func capabilities(proc string, others ...capability) []Check {
-	status, err := os.ReadFile(filepath.Join(proc, "self/status"))
-	if err != nil {
-		return []Check{{Name: "capabilities", Level: Warn, Detail: err.Error()}}
-	}
-	var effective uint64
-	found := false
-	for line := range strings.Lines(string(status)) {
-		if v, ok := strings.CutPrefix(line, "CapEff:"); ok {
-			effective, err = strconv.ParseUint(strings.TrimSpace(v), 16, 64)
-			found = err == nil
+// Lacks returns which of some capabilities this process has not. One that it does not know of, or
+// cannot look for, is not among them.
+func Lacks(names ...string) (missing []string) {
+	effective, err := effectiveCapabilities(procfs)
+	for _, c := range needed {
+		if err == nil && slices.Contains(names, c.name) && effective&(1<<c.bit) == 0 {
+			missing = append(missing, c.name)
 		}
 	}
-	if !found {
-		return []Check{{Name: "capabilities", Level: Warn, Detail: "no CapEff in " + filepath.Join(proc, "self/status")}}
+	return missing
+}
+
+// effectiveCapabilities are those of this process, one bit each.
+func effectiveCapabilities(proc string) (uint64, error) {
+	path := filepath.Join(proc, "self/status")
+	status, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(status)) {
+		if v, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			return strconv.ParseUint(strings.TrimSpace(v), 16, 64)
+		}
+	}
+	return 0, fmt.Errorf("no CapEff in %s", path)
+}
+
+// capabilities looks for those that the daemon needs, and for others beside.
+func capabilities(proc string, others ...capability) []Check {
+	effective, err := effectiveCapabilities(proc)
+	if err != nil {
+		return []Check{{Name: "capabilities", Level: Warn, Detail: err.Error()}}
 	}
 	var checks []Check
 	var names, why []string

@@ -195,12 +195,25 @@ func downCommand(o *options) *cobra.Command {
 	return cmd
 }
 
+// named is the lab of that name.
+func named(name string) (*topology.Topology, error) {
+	t, err := topology.Load(name)
+	if !errors.Is(err, topology.ErrUnknown) {
+		return t, err
+	}
+	names, err := topology.Names()
+	if err != nil {
+		return nil, err
+	}
+	return nil, cmdline.UnknownName("lab", name, names, "culvert lab list")
+}
+
 func graphCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use: "graph NAME", Short: "Draw a lab", Args: cobra.ExactArgs(1), ValidArgsFunction: completeName,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, err := topology.Load(args[0])
+			t, err := named(args[0])
 			if err != nil {
 				return err
 			}
@@ -271,7 +284,7 @@ func completeVariant(flag string) cobra.CompletionFunc {
 // context, so that what is up is taken down.
 func (o *options) on(f func(context.Context, *cobra.Command, *instance.Instance, *report.Progress) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		t, err := topology.Load(args[0])
+		t, err := named(args[0])
 		if err != nil {
 			return err
 		}

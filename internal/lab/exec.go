@@ -28,7 +28,7 @@ configuration are at hand: culvert lab exec cluster api kubectl get pods -o wide
 		Args: cobra.MinimumNArgs(3), ValidArgsFunction: completeName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cmd.SilenceUsage = true
-			t, err := topology.Load(args[0])
+			t, err := named(args[0])
 			if err != nil {
 				return err
 			}

@@ -97,6 +97,12 @@ var (
 	InterfaceMissing = define("interface.missing", slog.LevelWarn,
 		"A configured interface does not exist yet. It is attached when it appears.",
 		"Create the interface, or fix its name in the configuration.")
+	InterfaceGone = define("interface.gone", slog.LevelWarn,
+		"A configured interface has disappeared: no packet comes or leaves by it. It is attached again when it returns.",
+		"Find out what removed or renamed it: the kernel's log, the network's configuration, the driver.")
+	InterfaceThere = define("interface.there", slog.LevelInfo,
+		"A configured interface that was missing is there. `interface.generic`, or `culvert interface`, says how it is attached.",
+		"")
 	InterfaceGeneric = define("interface.generic", slog.LevelWarn,
 		"The driver cannot run XDP: the interface is attached in generic mode, which is slower.",
 		"See docs/reference/support.md for drivers.")

@@ -37,7 +37,9 @@ func write(folder string) error {
 	lab := labcli.New("")
 	var others []string
 	for _, c := range lab.Commands() {
-		others = append(others, "culvert-"+c.Name()+".1")
+		if c.IsAvailableCommand() { // "help" has no page
+			others = append(others, "culvert-"+c.Name()+".1")
+		}
 	}
 	return errors.Join(
 		pages(cli.New(""), filepath.Join(folder, "culvert"), others...),

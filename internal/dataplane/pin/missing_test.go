@@ -4,7 +4,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
 // What somebody removes of the maps and programs is missing; links come and go.
@@ -29,5 +32,26 @@ func TestMissing(t *testing.T) {
 	}
 	if got, want := p.Missing(), []string{filepath.Join(p.path, "maps/pdr")}; !slices.Equal(got, want) {
 		t.Errorf("missing %q, want %q", got, want)
+	}
+}
+
+// The kernel cuts names at 15 octets: those of programs differ in these, and of maps no octet is cut.
+func TestKernelTellsNamesApart(t *testing.T) {
+	of := map[string]string{}
+	for name := range programTypes {
+		cut := kernelName(name)
+		if other, taken := of[cut]; taken {
+			t.Errorf("the kernel calls %s and %s both %s", name, other, cut)
+		}
+		of[cut] = name
+	}
+	spec, err := abi.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range spec.Maps {
+		if !strings.HasPrefix(name, ".") && kernelName(name) != name {
+			t.Errorf("the kernel calls map %s %s", name, kernelName(name))
+		}
 	}
 }

@@ -106,6 +106,7 @@ func Run(ctx context.Context, in *instance.Instance, n *topology.Node, script st
 	cmd := exec.CommandContext(ctx, "nsenter", "--all", "--target", fmt.Sprint(pid), "--", "/usr/bin/env", "-i",
 		"PATH=/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8", "DEBIAN_FRONTEND=noninteractive", "SYSTEMD_PAGER=",
 		"/bin/sh", "-euc", script)
+	cmd.WaitDelay = time.Second // the script's own processes may hold its output when it is ended
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("a script in %s: %w: %s", n.Name, errors.Join(ctx.Err(), err), strings.TrimSpace(string(out)))

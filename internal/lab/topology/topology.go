@@ -212,15 +212,27 @@ type End struct {
 	PartialChecksums bool `json:"partial_checksums,omitempty"`
 }
 
+// ErrUnknown says that no topology has a name.
+var ErrUnknown = errors.New("there is no lab")
+
+// Names returns the names of all topologies.
+func Names() ([]string, error) {
+	files, err := fs.Glob(topologies.Files, "*.yaml")
+	for i, f := range files {
+		files[i] = strings.TrimSuffix(path.Base(f), ".yaml")
+	}
+	return files, err
+}
+
 // List returns all topologies, by name.
 func List() ([]*Topology, error) {
-	files, err := fs.Glob(topologies.Files, "*.yaml")
+	names, err := Names()
 	if err != nil {
 		return nil, err
 	}
 	var list []*Topology
-	for _, f := range files {
-		t, err := Load(strings.TrimSuffix(path.Base(f), ".yaml"))
+	for _, name := range names {
+		t, err := Load(name)
 		if err != nil {
 			return nil, err
 		}
@@ -233,7 +245,7 @@ func List() ([]*Topology, error) {
 func Load(name string) (*Topology, error) {
 	text, err := read(name)
 	if err != nil {
-		return nil, fmt.Errorf("there is no lab %q: see `culvert lab list`", name)
+		return nil, fmt.Errorf("%w %q", ErrUnknown, name)
 	}
 	if text, err = onBase(text); err != nil {
 		return nil, fmt.Errorf("lab %s: %w", name, err)

@@ -1,0 +1,22 @@
+{{/* One daemon has the pins and the ports of a node: pods of another release keep away from it, in any
+namespace. So does the job that detaches the data path, which is for the node that its release has left. */}}
+{{- define "culvert.alone" -}}
+podAntiAffinity:
+  requiredDuringSchedulingIgnoredDuringExecution:
+    - labelSelector: {matchLabels: {app.kubernetes.io/name: culvert-upf}}
+      namespaceSelector: {}
+      topologyKey: kubernetes.io/hostname
+{{- end }}
+
+{{/* Where the kubelet asks for the daemon's health: at metrics.listen, by the node's network. */}}
+{{- define "culvert.health" -}}
+{{- $listen := dig "metrics" "listen" "127.0.0.1:9418" .Values.config -}}
+{{- if ne $listen "off" -}}
+{{- $host := regexReplaceAll ":[0-9]+$" $listen "" | trimAll "[]" -}}
+livenessProbe:
+  httpGet: {path: /healthz, host: {{ has $host (list "" "0.0.0.0" "::") | ternary "127.0.0.1" $host | quote }}, port: {{ regexFind "[0-9]+$" $listen }}}
+  initialDelaySeconds: 60
+  periodSeconds: 20
+  timeoutSeconds: 15
+{{- end }}
+{{- end }}
