@@ -3,7 +3,9 @@ package bench
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -61,6 +63,44 @@ func TestBuiltin(t *testing.T) {
 	}
 	if total >= 75*time.Minute {
 		t.Errorf("the suite takes %s", total)
+	}
+}
+
+// Who reads how long make bench takes reads the same everywhere, and of which experiments it is.
+func TestSuiteIsDescribed(t *testing.T) {
+	l := library()
+	var sum time.Duration
+	var names []string
+	for _, name := range l.Suite {
+		f, err := l.Builtin(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, err := f.With.Plan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += plan.Takes(f.Rounds)
+		names = append(names, "`"+name+"`")
+	}
+	last := len(names) - 1
+	for file, want := range map[string][]string{
+		"../../Makefile":  {"bench: ## experiments of all four papers and more, with one report, in an hour and a half;"},
+		"../../README.md": {"`make bench` takes an hour and a half."}, "../../CONTRIBUTING.md": {"with one report, in an hour and a half;"},
+		"../../docs/results/README.md": {"in an hour and a half:"}, "../../docs/results/others.md": {"# an hour and a half;"},
+		"../../docs/how-to/measure.md": {"an hour and a half on two cores", strings.Join(names[:last], ", ") + " and " + names[last] + ":",
+			fmt.Sprintf("take %.0f minutes together", sum.Minutes())},
+	} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		flat := strings.Join(strings.Fields(string(text)), " ")
+		for _, words := range want {
+			if !strings.Contains(flat, words) {
+				t.Errorf("%s does not say %q", file, words)
+			}
+		}
 	}
 }
 
