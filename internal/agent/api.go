@@ -44,6 +44,7 @@ type Status struct {
 	Interfaces []InterfaceStatus    `json:"interfaces"`
 	Resources  map[desired.Kind]int `json:"resources"`
 	Outcomes   []Outcome            `json:"outcomes"`
+	Injected   uint64               `json:"injected"`          // frames that this process sent through the data path, which have outcomes, too
 	UPF        *UPFStatus           `json:"upf,omitempty"`     // of a node that is one
 	Overlay    *OverlayStatus       `json:"overlay,omitempty"` // of a member of a cluster
 	Spread     *SpreadStatus        `json:"spread,omitempty"`  // where packets are spread over CPUs

@@ -73,6 +73,7 @@ func (a *Agent) Status() (Status, error) {
 	s := Status{Interfaces: interfaces, Outcomes: outcomes, Resources: map[desired.Kind]int{}}
 	err = c.read(func() error {
 		s.Version, s.Started, s.DataPath, s.PinPath = a.options.Version, a.started, c.dp.Build(), a.options.PinPath
+		s.Injected = c.dp.Counters.Injected()
 		for _, kind := range desired.Kinds {
 			s.Resources[kind] = 0
 		}

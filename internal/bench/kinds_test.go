@@ -3,7 +3,9 @@ package bench
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -64,6 +66,44 @@ func TestBuiltin(t *testing.T) {
 	}
 }
 
+// Who reads how long make bench takes reads the same everywhere, and of which experiments it is.
+func TestSuiteIsDescribed(t *testing.T) {
+	l := library()
+	var sum time.Duration
+	var names []string
+	for _, name := range l.Suite {
+		f, err := l.Builtin(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, err := f.With.Plan()
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += plan.Takes(f.Rounds)
+		names = append(names, "`"+name+"`")
+	}
+	last := len(names) - 1
+	for file, want := range map[string][]string{
+		"../../Makefile":  {"bench: ## experiments of all four papers and more, with one report, in an hour and a half;"},
+		"../../README.md": {"`make bench` takes an hour and a half."}, "../../CONTRIBUTING.md": {"with one report, in an hour and a half;"},
+		"../../docs/results/README.md": {"in an hour and a half:"}, "../../docs/results/others.md": {"# an hour and a half;"},
+		"../../docs/how-to/measure.md": {"an hour and a half on two cores", strings.Join(names[:last], ", ") + " and " + names[last] + ":",
+			fmt.Sprintf("take %.0f minutes together", sum.Minutes())},
+	} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		flat := strings.Join(strings.Fields(string(text)), " ")
+		for _, words := range want {
+			if !strings.Contains(flat, words) {
+				t.Errorf("%s does not say %q", file, words)
+			}
+		}
+	}
+}
+
 // What a flag or a field says wrong is named, with what to write.
 func TestExperimentsRefuse(t *testing.T) {
 	for _, c := range []struct{ kind, with, says string }{
@@ -76,7 +116,7 @@ func TestExperimentsRefuse(t *testing.T) {
 		{"functions", "{traffic: {functions: [end_dx2]}}", `with.traffic.functions[0]: there is no "end_dx2"`},
 		{"functions", "{traffic: {runs: 1, trial: 1ms}}", "with.traffic: 1 runs of 1ms make no sense"},
 		{"scale", "{sessions: [3000000]}", "with.sessions[0]: 3000000 is out of range (fix: 1 to 2000000)"},
-		{"scale", "{rules: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}", "with.rules: there are 10 (fix: 9 numbers at most)"},
+		{"scale", "{rules: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]}", "with.rules: there are 11 (fix: 10 numbers at most)"},
 		{"scale", "{of: [session]}", `with.of[0]: there is no "session" (fix: some of sessions, tunnels,`},
 		{"scale", "{segments: [9]}", "with.segments[0]: 9 is out of range"},
 		{"overlay", "{variants: [flat, gre]}", `line 4: with.variants[1]: there is no "gre" (fix: give some of flat, srv6,`},

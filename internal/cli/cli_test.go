@@ -257,12 +257,18 @@ func TestFormats(t *testing.T) {
 			t.Errorf("%s:\njson %s\nyaml %s", args, a, b)
 		}
 	}
-	var outcomes struct{ Outcomes []agent.Outcome }
+	var outcomes struct {
+		Outcomes []agent.Outcome
+		Injected uint64
+	}
 	if err := json.Unmarshal([]byte(f.ok(t, "counters", "-o", "json")), &outcomes); err != nil {
 		t.Fatal(err)
 	}
 	if want := (agent.Counter{Packets: 1 << 60, Bytes: 1<<63 + 1}); outcomes.Outcomes[0].Counter != want {
 		t.Errorf("outcome %+v, want %+v", outcomes.Outcomes[0], want)
+	}
+	if outcomes.Injected != 5 {
+		t.Errorf("%d frames injected, want 5", outcomes.Injected)
 	}
 	if got := strings.TrimSpace(f.ok(t, "tunnel", "-o", "json")); got != "[]" {
 		t.Errorf("no tunnels: %s", got)

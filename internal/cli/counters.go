@@ -18,6 +18,7 @@ import (
 // counters is all that is counted, by what it is counted for.
 type counters struct {
 	Outcomes []agent.Outcome `json:"outcomes"`
+	Injected uint64          `json:"injected"` // frames that the daemon sent through the data path
 	SIDs     []namedCounter  `json:"sids"`
 	Policies []policyCounter `json:"policies"`
 	Tunnels  []tunnelCounter `json:"tunnels"`
@@ -67,7 +68,8 @@ func readCounters(client *api.Client, ctx context.Context) (counters, error) {
 	sids, second := client.SIDs(ctx, "")
 	policies, third := client.Policies(ctx, "")
 	tunnels, fourth := client.Tunnels(ctx, "")
-	out.Outcomes = outcomes
+	status, fifth := client.Status(ctx)
+	out.Outcomes, out.Injected = outcomes, status.Injected
 	for _, s := range sids {
 		out.SIDs = append(out.SIDs, namedCounter{s.SID.String(), s.Counter})
 	}
@@ -77,7 +79,7 @@ func readCounters(client *api.Client, ctx context.Context) (counters, error) {
 	for _, t := range tunnels {
 		out.Tunnels = append(out.Tunnels, tunnelCounter{t.Name, t.Received, t.Sent})
 	}
-	return out, cmp.Or(first, second, third, fourth)
+	return out, cmp.Or(first, second, third, fourth, fifth)
 }
 
 // counterRow is one line of the table.

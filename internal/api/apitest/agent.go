@@ -114,7 +114,7 @@ func (a *Agent) Status() (agent.Status, error) {
 		Spread:  spreadStatus(c),
 		Overlay: overlayStatus(c),
 		Version: "v1.2.3", Started: Started, DataPath: "0123abcd", PinPath: "/sys/fs/bpf/culvert",
-		Interfaces: interfaces, Outcomes: outcomes,
+		Interfaces: interfaces, Outcomes: outcomes, Injected: 5,
 		Resources: map[desired.Kind]int{
 			desired.KindInterface: len(c.Interfaces), desired.KindLocator: len(c.Locators), desired.KindSID: len(c.SIDs),
 			desired.KindPolicy: len(c.Policies), desired.KindSteering: len(c.Steering), desired.KindClass: len(c.TrafficClasses), desired.KindTunnel: len(c.Tunnels), desired.KindSlice: len(c.Slices),

@@ -3803,18 +3803,21 @@ func (*StatusRequest) Descriptor() ([]byte, []int) {
 }
 
 type StatusResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Version       string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
-	Started       *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=started,proto3" json:"started,omitempty"`
-	DataPath      string                 `protobuf:"bytes,3,opt,name=data_path,json=dataPath,proto3" json:"data_path,omitempty"` // hash of the loaded build
-	PinPath       string                 `protobuf:"bytes,4,opt,name=pin_path,json=pinPath,proto3" json:"pin_path,omitempty"`
-	Interfaces    []*InterfaceStatus     `protobuf:"bytes,5,rep,name=interfaces,proto3" json:"interfaces,omitempty"`
-	Resources     map[string]uint32      `protobuf:"bytes,6,rep,name=resources,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // how many, by kind
-	Outcomes      []*Outcome             `protobuf:"bytes,7,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
-	Upf           *UPFStatus             `protobuf:"bytes,8,opt,name=upf,proto3" json:"upf,omitempty"`            // of a node that is one
-	Overlay       *OverlayStatus         `protobuf:"bytes,9,opt,name=overlay,proto3" json:"overlay,omitempty"`    // of a member of a cluster
-	Spread        *SpreadStatus          `protobuf:"bytes,10,opt,name=spread,proto3" json:"spread,omitempty"`     // where packets are spread over CPUs
-	Problems      []string               `protobuf:"bytes,11,rep,name=problems,proto3" json:"problems,omitempty"` // what keeps the data path from the desired state
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Version    string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	Started    *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=started,proto3" json:"started,omitempty"`
+	DataPath   string                 `protobuf:"bytes,3,opt,name=data_path,json=dataPath,proto3" json:"data_path,omitempty"` // hash of the loaded build
+	PinPath    string                 `protobuf:"bytes,4,opt,name=pin_path,json=pinPath,proto3" json:"pin_path,omitempty"`
+	Interfaces []*InterfaceStatus     `protobuf:"bytes,5,rep,name=interfaces,proto3" json:"interfaces,omitempty"`
+	Resources  map[string]uint32      `protobuf:"bytes,6,rep,name=resources,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // how many, by kind
+	Outcomes   []*Outcome             `protobuf:"bytes,7,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
+	Upf        *UPFStatus             `protobuf:"bytes,8,opt,name=upf,proto3" json:"upf,omitempty"`            // of a node that is one
+	Overlay    *OverlayStatus         `protobuf:"bytes,9,opt,name=overlay,proto3" json:"overlay,omitempty"`    // of a member of a cluster
+	Spread     *SpreadStatus          `protobuf:"bytes,10,opt,name=spread,proto3" json:"spread,omitempty"`     // where packets are spread over CPUs
+	Problems   []string               `protobuf:"bytes,11,rep,name=problems,proto3" json:"problems,omitempty"` // what keeps the data path from the desired state
+	// How many frames the daemon sent through the data path since it started. The outcomes
+	// add up to them and the frames that interfaces received.
+	Injected      uint64 `protobuf:"varint,12,opt,name=injected,proto3" json:"injected,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3924,6 +3927,13 @@ func (x *StatusResponse) GetProblems() []string {
 		return x.Problems
 	}
 	return nil
+}
+
+func (x *StatusResponse) GetInjected() uint64 {
+	if x != nil {
+		return x.Injected
+	}
+	return 0
 }
 
 // SpreadStatus is how packets are spread over CPUs.
@@ -12717,7 +12727,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\aCounter\x12\x18\n" +
 	"\apackets\x18\x01 \x01(\x04R\apackets\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\"\x0f\n" +
-	"\rStatusRequest\"\xb9\x04\n" +
+	"\rStatusRequest\"\xd5\x04\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x124\n" +
 	"\astarted\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\astarted\x12\x1b\n" +
@@ -12732,7 +12742,8 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\aoverlay\x18\t \x01(\v2\x19.culvert.v1.OverlayStatusR\aoverlay\x120\n" +
 	"\x06spread\x18\n" +
 	" \x01(\v2\x18.culvert.v1.SpreadStatusR\x06spread\x12\x1a\n" +
-	"\bproblems\x18\v \x03(\tR\bproblems\x1a<\n" +
+	"\bproblems\x18\v \x03(\tR\bproblems\x12\x1a\n" +
+	"\binjected\x18\f \x01(\x04R\binjected\x1a<\n" +
 	"\x0eResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"\x9d\x02\n" +

@@ -37,7 +37,7 @@ func TestEveryFunctionIsThere(t *testing.T) {
 
 // Those of real cores are there, by the names that docs/how-to/measure.md has.
 func TestEveryShapeOfSessionsIsThere(t *testing.T) {
-	want := []string{BaselineName, "uplink_destinations_1000", "uplink_destinations_100000", "uplink_ecmp"}
+	want := []string{BaselineName, "uplink_destinations_1000", "uplink_destinations_100000", "uplink_ecmp", "srv6_uplink"}
 	for _, name := range []string{
 		"%s", "%s_plain", "open5gs_%s", "free5gc_%s", "open5gs_flow_%s", "free5gc_flow_%s", "nat44_%s", "%s_filters_1", "%s_filters_4", "%s_filters_16",
 	} {

@@ -11,6 +11,7 @@ import (
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/packet"
 	"github.com/culvert-net/culvert/internal/session"
+	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/internal/smf"
 )
 
@@ -22,9 +23,10 @@ type Sessions struct {
 	Most    uint32      // 0: as many as there are entries
 	Dialect smf.Dialect // of the SMF
 	Spec    func(*smf.Spec)
-	NAT     *NAT       // that the UEs are behind, or nil
-	UEs     netip.Addr // address of the first UE, outside of the UE pools; invalid: in the pool
-	IPv6    bool       // N3 is IPv6
+	NAT     *NAT         // that the UEs are behind, or nil
+	Slice   *slice.Slice // of the sessions, by its network instance; nil: none
+	UEs     netip.Addr   // address of the first UE, outside of the UE pools; invalid: in the pool
+	IPv6    bool         // N3 is IPv6
 }
 
 // The addresses of N4, all of them on the node itself: the UPF's, and that of the SMF
@@ -95,13 +97,14 @@ func withFlow(spec func(*smf.Spec)) func(*smf.Spec) {
 // are FewGroups at most.
 const (
 	FewSessions = 1000
-	FewGroups   = 9
+	FewGroups   = 10
 )
 
 // UPFFunctions are the two directions of a session with one QER and one URR, with
 // neither, with filters, and as the SMFs of Open5GS and free5GC make them, without and
-// with a dedicated QoS flow. Then the uplink to many destinations. Their frames enter by
-// ports with the roles n3 and n6.
+// with a dedicated QoS flow. Then those behind a NAT, the uplink of a slice that leaves by
+// SRv6, and the uplink to many destinations. Their frames enter by ports with the roles n3
+// and n6.
 func UPFFunctions(size int) []Function {
 	l2 := Baseline(size)
 	l2.Kernel = nil // which has no sessions
@@ -126,7 +129,7 @@ func UPFFunctions(size int) []Function {
 		list = append(list, up, down)
 	}
 	list = append(list, natFunctions(size)...)
-	list = append(list, uplinkDestinations(usual, 1000, Addr("100.72.0.0"), size), uplinkDestinations(usual, 100_000, Addr("100.76.0.0"), size), uplinkECMP(usual, size))
+	list = append(list, uplinkSRv6(size), uplinkDestinations(usual, 1000, Addr("100.72.0.0"), size), uplinkDestinations(usual, 100_000, Addr("100.76.0.0"), size), uplinkECMP(usual, size))
 	for i := range list {
 		list[i].Size = size
 		if list[i].Sessions != nil {
@@ -235,6 +238,17 @@ func uplinkTo(suffix string, s Sessions, to netip.Addr, size int) Function {
 	return f
 }
 
+// uplinkSRv6 returns the uplink of a slice whose packets leave by an SR policy, as to the
+// End.DT46 of a VPN's provider edge.
+func uplinkSRv6(size int) Function {
+	f := Uplink("", Sessions{
+		Place: srv6Place, Most: FewSessions, Dialect: smf.Open5GS, Spec: withRouterSolicitations,
+		Slice: &slice.Slice{Name: "srv6", NetworkInstance: "srv6", N9: &slice.N9{Transport: slice.SRv6, Mode: slice.Enhanced, UplinkPolicy: PolicyReduced}},
+	}, size)
+	f.Name, f.Want = "srv6_uplink", wantReduced(1, rig.LenIPv4+size)
+	return f
+}
+
 // Downlink returns the function of a group's packets to the UE.
 func Downlink(suffix string, s Sessions, size int) Function {
 	place, step := s.at()
@@ -286,8 +300,11 @@ func (s *Sessions) SMFSpec(tables uint32) smf.Spec {
 	if s.IPv6 {
 		spec.Access.Address, spec.Local.Address = farGTPU6, upf6
 	}
-	if s.NAT != nil {
+	switch {
+	case s.NAT != nil:
 		spec.NetworkInstance = natInstance
+	case s.Slice != nil:
+		spec.NetworkInstance = s.Slice.NetworkInstance
 	}
 	s.Spec(&spec)
 	return spec

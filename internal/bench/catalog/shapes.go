@@ -103,8 +103,9 @@ func steerPort(c *config.Config, list []Function) {
 	}
 }
 
-// The places of the groups of sessions that only variants have.
+// The places of the groups of sessions that few functions have.
 const (
+	srv6Place    = FewGroups - 3
 	outsidePlace = FewGroups - 2
 	ipv6Place    = FewGroups - 1
 )

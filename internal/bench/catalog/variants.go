@@ -228,6 +228,9 @@ func (f Function) numbered(at int) Function {
 	longer := func(at int) {
 		binary.BigEndian.PutUint16(f.Data[at:], binary.BigEndian.Uint16(f.Data[at:])+options)
 	}
+	if f.of == "gtpu_switch" { // which keeps the header and its options
+		f.Want.Payload += options
+	}
 	longer(at + 2) // GTP-U
 	longer(at - 4) // UDP
 	if f.Data[rig.LenEthernet]>>4 == 6 {

@@ -146,6 +146,9 @@ func (p Plan) upfConfiguration(c *config.Config) {
 		if g.NAT != nil {
 			c.UPF.UEPools = append(c.UPF.UEPools, g.NAT.UEPool())
 		}
+		if g.Slice != nil {
+			c.Slices = append(c.Slices, *g.Slice)
+		}
 	}
 	// Sessions with several filters have a meter for each direction, and a pair of PDRs for each
 	// filter.

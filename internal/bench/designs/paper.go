@@ -17,12 +17,12 @@ var ratioOf = map[string]string{
 var published = map[[3]string]string{
 	{metricPackets, steerOffload, softUPF}:       "up to 1.45 times",
 	{metricP50, softUPF, steerOffload}:           "up to 1.59 times",
-	{metricP50, softUPF, dpOffload}:              "138 by 130 µs: 1.06 times (1.32 at 1,400 octets)",
-	{signalling.PerSecond, softUPF, dpOffload}:   "5,100 by 666: 7.7 times",
-	{signalling.PerSecond, cpOffload, softUPF}:   "2.05 million by 5,100: 402 times",
-	{signalling.PerSecond, cpOffload, dpOffload}: "2.05 million by 666: 3,000 times",
-	{signalling.P99, dpOffload, softUPF}:         "1,646 by 113 µs: 15 times",
-	{signalling.P99, softUPF, cpOffload}:         "113 by 26 µs: 4.3 times",
+	{metricP50, softUPF, dpOffload}:              "138 and 130 µs: 1.06 times (1.32 at 1,400 octets)",
+	{signalling.PerSecond, softUPF, dpOffload}:   "5,100 and 666: 7.7 times",
+	{signalling.PerSecond, cpOffload, softUPF}:   "2.05 million and 5,100: 402 times",
+	{signalling.PerSecond, cpOffload, dpOffload}: "2.05 million and 666: 3,000 times",
+	{signalling.P99, dpOffload, softUPF}:         "1,646 and 113 µs: 15 times",
+	{signalling.P99, softUPF, cpOffload}:         "113 and 26 µs: 4.3 times",
 	{metricP99, steerOffload, softUPF}:           "7 times",
 }
 
@@ -40,7 +40,7 @@ func Paper() result.Paper {
 			where["size"] = "64"
 		}
 		p.Findings = append(p.Findings, result.Finding{
-			Says: f.says, Theirs: published[[3]string{f.metric, f.higher, f.lower}], Ratio: ratioOf[f.metric] + ", " + f.higher + " by " + f.lower, Metric: f.metric, Expect: result.More,
+			Says: f.says, Theirs: published[[3]string{f.metric, f.higher, f.lower}], Ratio: ratioOf[f.metric] + ", " + f.higher + " compared with " + f.lower, Metric: f.metric, Expect: result.More,
 			A: where.With(labelDesign, f.higher), B: where.With(labelDesign, f.lower), Incomparable: incomparable(f.where),
 		})
 	}

@@ -248,8 +248,9 @@ func (l *Library) suiteCommand() *cobra.Command {
 		Use:   "suite",
 		Short: "Run built-in experiments, with one report",
 		Long: `Runs built-in experiments, each into a folder of its own below one, and draws one
-report of all: those of the four papers, tables as they grow, devices and disruptions,
-which take an hour and a half together, unless --experiments names others. The last line of its output is the report's path.`,
+report of all: those of the four papers, tables as they grow, devices, disruptions and
+traffic engineering, which take an hour and a half together, unless --experiments names
+others. The last line of its output is the report's path.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.check(c.Flags()); err != nil {

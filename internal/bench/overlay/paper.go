@@ -8,7 +8,7 @@ func Paper() result.Paper {
 		return result.Labels{labelName: ours, labelFamily: "ipv4", labelProtocol: protocol, labelGSO: gso, labelServices: "0", labelBeside: ipInIP}
 	}
 	finding := func(says, theirs string, of result.Labels) result.Finding {
-		return result.Finding{Says: says, Theirs: theirs, Ratio: "throughput over SRv6, by that over IP-in-IP", Metric: metricBeside, A: of, Expect: result.NotLess}
+		return result.Finding{Says: says, Theirs: theirs, Ratio: "throughput over SRv6, compared with IP-in-IP", Metric: metricBeside, A: of, Expect: result.NotLess}
 	}
 	return result.Paper{
 		Number: "002", Title: "Kubernetes networking over SRv6", Source: paper,

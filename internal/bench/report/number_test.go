@@ -18,6 +18,15 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
+// A ratio keeps digits at both ends of a wide interval.
+func TestInTimes(t *testing.T) {
+	for v, want := range map[float64]string{0: "0.00", 0.0043: "0.0043", 0.083: "0.083", 0.1944: "0.19", 1.0149: "1.01", 9.999: "10.00", 11.57: "11.6", 355.43: "355", 12345.6: "12\u202f346"} {
+		if got := inTimes(v); got != want {
+			t.Errorf("%v is %q times, want %q", v, got, want)
+		}
+	}
+}
+
 func TestScales(t *testing.T) {
 	for _, tt := range []struct {
 		unit    string

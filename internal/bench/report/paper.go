@@ -73,14 +73,13 @@ func (report) Criterion() string { return result.Criterion }
 
 // Table has a row for each finding.
 func (b paperBox) Table() table {
-	t := table{Head: []string{"the paper finds", "the paper's figure", "ours", "verdict"}, Numbers: 4}
+	t := table{Head: []string{"the paper finds", "the paper's figure", "ours (95 % interval)", "verdict"}, Numbers: 4}
 	for _, j := range b.Rows {
 		ours := "–"
 		if j.Ours.Measured() {
-			value, interval := ratioScale.words(j.Ours)
-			ours = value + " times"
+			ours = inTimes(j.Ours.Value) + " times"
 			if j.Ours.HasInterval() {
-				ours += " (" + interval + ")"
+				ours += " (" + inTimes(j.Ours.Low) + " to " + inTimes(j.Ours.High) + ")"
 			}
 			ours += ": " + j.Ratio
 		}
@@ -91,4 +90,16 @@ func (b paperBox) Table() table {
 		t.Rows = append(t.Rows, []string{j.Says, j.Theirs, ours, verdict})
 	}
 	return t
+}
+
+// inTimes writes a ratio with two decimals, a large one with three digits and one near 0 with two:
+// an interval can go from 0.0043 to 356.
+func inTimes(v float64) string {
+	switch n := decimals(v); {
+	case v >= 10:
+		return fixed(v, n)
+	case v < 0.1:
+		return fixed(v, max(n-1, ratioScale.places))
+	}
+	return fixed(v, ratioScale.places)
 }

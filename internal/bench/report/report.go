@@ -183,7 +183,7 @@ func (r report) Lead() string {
 	if !r.Many() {
 		return r.Parts[0].Run().Summary
 	}
-	return "Each tunnel is set beside plain forwarding of the same packets, measured in turns on the same cores: what it costs is what it takes more."
+	return "Each tunnel is compared with plain forwarding of the same packets, measured in turns on the same cores. The difference is what the tunnel costs."
 }
 
 func titleOf(parts []part, compared bool) string {

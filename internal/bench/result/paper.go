@@ -24,7 +24,7 @@ type Paper struct {
 type Finding struct {
 	Says   string // "SRv6 traditional loses packets no earlier than GTP-U"
 	Theirs string // the number that is published
-	Ratio  string // what is divided: "highest rate delivered, by GTP-U's"
+	Ratio  string // what is divided: "highest rate delivered, compared with GTP-U's"
 	Metric string
 	A, B   Labels
 	// Knee is the label with the rate: A and B are curves, and their knees are compared.

@@ -9,7 +9,7 @@ func Findings() (list []result.Finding) {
 	} {
 		list = append(list, result.Finding{
 			Says: "SRv6 " + mode.says + " takes less CPU than GTP-U at source and sink (figure 6)", Theirs: "less",
-			Ratio: "CPU time of source and sink, by GTP-U's", Metric: metricTotal, A: result.Labels{labelEncapsulation: mode.label}, Expect: result.Less,
+			Ratio: "CPU time of source and sink, compared with GTP-U's", Metric: metricTotal, A: result.Labels{labelEncapsulation: mode.label}, Expect: result.Less,
 		})
 	}
 	return list

@@ -67,7 +67,7 @@ func (e *Experiment) Plan() (experiment.Plan, error) {
 		for _, method := range e.Methods {
 			p := experiment.Point{ID: method + " on " + name, Takes: time.Millisecond}
 			if pairs := time.Duration(len(n.demands)); method == "culvert" || method == "cspf" {
-				p.Takes = pairs * time.Duration(len(n.topology.Links)) * 3 * time.Microsecond
+				p.Takes = pairs * time.Duration(len(n.topology.Links)) * 700 * time.Nanosecond
 			}
 			plan.Points = append(plan.Points, p)
 		}

@@ -108,11 +108,11 @@ func compareShares(x topology.CounterExpect, name string, sum uint64, before, af
 }
 
 // compareAccount closes the sum: every frame that was sent to the node has one
-// outcome.
+// outcome, and so has every frame that its daemon sent through the data path.
 func compareAccount(name string, before, after Node, o *report.Outcome) {
-	in, out := after.sentTo-before.sentTo, after.total()-before.total()
-	if in != out {
-		o.Fail("%s: %d frames were sent to it, %d have an outcome", name, in, out)
+	in, injected, out := after.sentTo-before.sentTo, after.injected-before.injected, after.total()-before.total()
+	if in+injected != out {
+		o.Fail("%s: %d frames were sent to it, its daemon injected %d, %d have an outcome", name, in, injected, out)
 		return
 	}
 	var drops uint64
@@ -121,5 +121,9 @@ func compareAccount(name string, before, after Node, o *report.Outcome) {
 			drops += after.Packets[Outcome][reason] - before.Packets[Outcome][reason]
 		}
 	}
-	o.Say("%s: in %d = out %d + drops %d", name, in, out-drops, drops)
+	again := ""
+	if injected > 0 {
+		again = fmt.Sprintf(" + injected %d", injected)
+	}
+	o.Say("%s: in %d%s = out %d + drops %d", name, in, again, out-drops, drops)
 }

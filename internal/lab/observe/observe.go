@@ -36,10 +36,11 @@ const (
 
 // Node is what a node counts.
 type Node struct {
-	Packets map[Kind]map[string]uint64
-	lists   map[string][]uint64 // packets of a policy's segment lists
-	drops   map[string]bool     // outcomes that are drops
-	sentTo  uint64              // frames that neighbours sent to the node
+	Packets  map[Kind]map[string]uint64
+	lists    map[string][]uint64 // packets of a policy's segment lists
+	drops    map[string]bool     // outcomes that are drops
+	sentTo   uint64              // frames that neighbours sent to the node
+	injected uint64              // frames that its daemon sent through the data path, such as those that waited for a neighbour
 }
 
 func newNode() Node {
@@ -119,7 +120,8 @@ func counters(ctx context.Context, in *instance.Instance, n *topology.Node) (Nod
 			Drop   bool   `json:"drop"`
 			packets
 		} `json:"outcomes"`
-		SIDs []struct {
+		Injected uint64 `json:"injected"`
+		SIDs     []struct {
 			Key string `json:"key"`
 			packets
 		} `json:"sids"`
@@ -132,6 +134,7 @@ func counters(ctx context.Context, in *instance.Instance, n *topology.Node) (Nod
 	if err := daemon.AskJSON(ctx, in, n, &all, "counters"); err != nil {
 		return v, err
 	}
+	v.injected = all.Injected
 	for _, o := range all.Outcomes {
 		v.Packets[Outcome][o.Reason], v.drops[o.Reason] = o.Packets, o.Drop
 	}

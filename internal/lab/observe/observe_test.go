@@ -73,7 +73,19 @@ func TestCompareAccount(t *testing.T) {
 	after.sentTo++
 	o = report.Outcome{}
 	compareAccount("n", before, after, &o)
-	if len(o.Problems) != 1 || !strings.Contains(o.Problems[0], "20 frames were sent to it, 19 have an outcome") {
+	if len(o.Problems) != 1 || !strings.Contains(o.Problems[0], "20 frames were sent to it, its daemon injected 0, 19 have an outcome") {
+		t.Errorf("%+v", o)
+	}
+}
+
+// A frame that waits for a neighbour has an outcome when it comes, and another one when the
+// daemon injects it.
+func TestCompareAccountWithInjected(t *testing.T) {
+	before, after := views()
+	before.injected, after.injected, after.sentTo = 7, 9, after.sentTo-2
+	var o report.Outcome
+	compareAccount("n", before, after, &o)
+	if len(o.Problems) > 0 || o.Detail[0] != "n: in 17 + injected 2 = out 18 + drops 1" {
 		t.Errorf("%+v", o)
 	}
 }

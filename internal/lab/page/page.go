@@ -225,7 +225,8 @@ func (w *Walk) compare(b *browser, seid string) error {
 		if p.Counter.Packets == 0 && i == 0 {
 			return errors.New("the UE's first rule has counted nothing")
 		}
-		if err := b.wait(fmt.Sprintf(`document.querySelectorAll("tbody tr")[%d]?.children[3].innerText === %q`, i, grouped(uint64(p.Counter.Packets)))); err != nil {
+		row := fmt.Sprintf(`document.querySelectorAll("tbody tr")[%d]`, i)
+		if err := b.wait(fmt.Sprintf(`%s === %q`, cell(row, "Packets"), grouped(uint64(p.Counter.Packets)))); err != nil {
 			return fmt.Errorf("session: culvert session show has %d packets of rule %d: %w", p.Counter.Packets, i, err)
 		}
 	}
@@ -236,11 +237,16 @@ func (w *Walk) compare(b *browser, seid string) error {
 		if d.Packets == 0 {
 			continue
 		}
-		if err := b.wait(fmt.Sprintf(`[...document.querySelectorAll("tbody tr")].some(r => r.children[0].innerText === %q && r.children[3].innerText === %q)`, d.Reason, grouped(uint64(d.Packets)))); err != nil {
+		if err := b.wait(fmt.Sprintf(`[...document.querySelectorAll("tbody tr")].some(r => %s === %q && %s === %q)`, cell("r", "Reason"), d.Reason, cell("r", "Packets"), grouped(uint64(d.Packets)))); err != nil {
 			return fmt.Errorf("why: culvert drops has %d packets of %s: %w", d.Packets, d.Reason, err)
 		}
 	}
 	return nil
+}
+
+// cell is an expression: what the row of a table says in the column of a name.
+func cell(row, column string) string {
+	return fmt.Sprintf(`(r => r?.children[[...r.closest("table").querySelectorAll("thead th")].findIndex(e => e.textContent === %q)]?.innerText)(%s)`, column, row)
 }
 
 // grouped is a number as the page writes it: 12,345.
