@@ -102,7 +102,7 @@ func Compile(g *Goal, c *config.Config, links *netdev.Snapshot, former *Tables, 
 	if s.has(desired.KindLocator, desired.KindSID, desired.KindInterface, desired.KindSettings) {
 		t.compileSettings(c)
 	}
-	if moved || s.has(desired.KindSlice, desired.KindSettings) {
+	if moved || s.has(desired.KindSlice, desired.KindSettings, desired.KindInterface, desired.KindLocator, desired.KindSID, desired.KindTunnel) {
 		t.compileUPF(c)
 	}
 	if s.has(desired.KindSID) {
@@ -424,6 +424,7 @@ func (t *Tables) compileUPF(c *config.Config) {
 	}
 	t.UPF = upf.Config{
 		Addresses: c.GTPU.Addresses, Slices: c.Slices, UEToUE: c.UPF.UEToUE,
+		Reserved: reserved(c, t.Links), FramedRoutes: c.UPF.FramedRoutes,
 		BufferPackets: int(c.UPF.Buffer.Packets), BufferBytes: int(c.UPF.Buffer.Bytes),
 		EchoInterval: time.Duration(c.UPF.EchoInterval) * time.Second,
 	}
