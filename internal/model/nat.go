@@ -76,7 +76,7 @@ func (n *natState) lives(protocol uint8, x *mapping, now int64) bool {
 	if protocol == protoTCP && x.tcp == tcpEstablished {
 		seconds = n.Timeouts.TCP
 	}
-	return now-x.sent <= int64(seconds)*1e9/natUnit
+	return now-x.sent <= (int64(seconds)*1e9+natUnit-1)/natUnit
 }
 
 // choices are the public ports that a port of a UE may have: two groups of eight.
