@@ -6693,7 +6693,8 @@ type SteeringStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Resource      *Steering              `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
 	Origin        string                 `protobuf:"bytes,2,opt,name=origin,proto3" json:"origin,omitempty"`
-	Vpn           string                 `protobuf:"bytes,3,opt,name=vpn,proto3" json:"vpn,omitempty"` // the slice of whose VPN it is; "": of none
+	Vpn           string                 `protobuf:"bytes,3,opt,name=vpn,proto3" json:"vpn,omitempty"`         // the slice of whose VPN it is; "": of none
+	Problem       string                 `protobuf:"bytes,4,opt,name=problem,proto3" json:"problem,omitempty"` // why packets do not take it; "": they do
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6745,6 +6746,13 @@ func (x *SteeringStatus) GetOrigin() string {
 func (x *SteeringStatus) GetVpn() string {
 	if x != nil {
 		return x.Vpn
+	}
+	return ""
+}
+
+func (x *SteeringStatus) GetProblem() string {
+	if x != nil {
+		return x.Problem
 	}
 	return ""
 }
@@ -12991,11 +12999,12 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\acounter\x18\x03 \x01(\v2\x13.culvert.v1.CounterR\acounter\x12\x1a\n" +
 	"\bpolicies\x18\x04 \x03(\tR\bpolicies\x12\x18\n" +
 	"\awithout\x18\x05 \x03(\tR\awithout\x12\x18\n" +
-	"\aproblem\x18\x06 \x01(\tR\aproblem\"l\n" +
+	"\aproblem\x18\x06 \x01(\tR\aproblem\"\x86\x01\n" +
 	"\x0eSteeringStatus\x120\n" +
 	"\bresource\x18\x01 \x01(\v2\x14.culvert.v1.SteeringR\bresource\x12\x16\n" +
 	"\x06origin\x18\x02 \x01(\tR\x06origin\x12\x10\n" +
-	"\x03vpn\x18\x03 \x01(\tR\x03vpn\"\xe0\x01\n" +
+	"\x03vpn\x18\x03 \x01(\tR\x03vpn\x12\x18\n" +
+	"\aproblem\x18\x04 \x01(\tR\aproblem\"\xe0\x01\n" +
 	"\fTunnelStatus\x12.\n" +
 	"\bresource\x18\x01 \x01(\v2\x12.culvert.v1.TunnelR\bresource\x12\x16\n" +
 	"\x06origin\x18\x02 \x01(\tR\x06origin\x12/\n" +
