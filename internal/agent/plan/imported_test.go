@@ -26,7 +26,7 @@ func toPEs(locators ...string) *netdev.Snapshot {
 }
 
 // A destination with routes of several provider edges takes the best whose SID a route leads to, and
-// the next one when there is none any more. Equal routes share the packets. A destination that
+// the next one when its route is gone. Equal routes share the packets. A destination that
 // nobody leads to is not steered, so that a shorter prefix takes its packets; the status says why.
 func TestImportedRoutesTakeOver(t *testing.T) {
 	to := func(text string, routes ...bgp.Route) (overlay.Destination, []bgp.Route) {
