@@ -192,9 +192,12 @@ func (s *State) InRank() []kube.Class {
 	})
 }
 
+// Route is a prefix as a BGP peer advertises it.
+type Route = bgp.Route
+
 // Usable are the routes of each destination of which one is used, that one first, in the order
 // in which the destinations came.
-func (s *State) Usable() (out [][]bgp.Route) {
+func (s *State) Usable() (out [][]Route) {
 	for _, r := range slices.SortedFunc(maps.Values(s.Reaches), func(a, b Reach) int { return cmp.Compare(a.Number, b.Number) }) {
 		if len(r.Routes) > 0 && r.Routes[0].Best {
 			out = append(out, r.Routes)

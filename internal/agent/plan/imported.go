@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/internal/agent/desired"
-	"github.com/culvert-net/culvert/internal/bgp"
+	"github.com/culvert-net/culvert/internal/agent/observed"
 	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/internal/srpolicy"
@@ -49,9 +49,9 @@ func (d *deriver) importRoutes() {
 
 // servicesOf are the routes by which a slice can reach a destination, the best first, each by
 // another SID.
-func servicesOf(routes []bgp.Route, imports map[uint8][]string) (out []bgp.Route) {
+func servicesOf(routes []observed.Route, imports map[uint8][]string) (out []observed.Route) {
 	for _, r := range routes {
-		known := func(o bgp.Route) bool { return slices.Equal(o.Segments, r.Segments) }
+		known := func(o observed.Route) bool { return slices.Equal(o.Segments, r.Segments) }
 		if len(r.Segments) > 0 && slices.Contains(imports[r.Tenant], r.Target) && !slices.ContainsFunc(out, known) && len(out) < mostServices {
 			out = append(out, r)
 		}
@@ -62,7 +62,7 @@ func servicesOf(routes []bgp.Route, imports map[uint8][]string) (out []bgp.Route
 // toServices returns the name of the policy to the SIDs of routes. Equal routes share the
 // packets; each of the others has a candidate path, which is taken when no route leads to the
 // SIDs before it (RFC 9252 section 7).
-func (d *deriver) toServices(routes []bgp.Route) string {
+func (d *deriver) toServices(routes []observed.Route) string {
 	end := lastOf(routes[0].Segments)
 	name, rest := overlay.ToService(end), fnv.New32a()
 	for _, r := range routes[1:] {
