@@ -110,6 +110,34 @@ INLINE int nat_write_quoted(struct xdp_md *ctx, __u32 l4, __u32 end, __u32 desti
 	return 0;
 }
 
+INLINE void nat_write_id(struct ipv4 *ip, __u16 id)
+{
+	__u64 change = (__u64)(__u16)~ld16(&ip->id) + id;
+
+	st16(&ip->id, id);
+	st16(&ip->checksum, checksum_change(ld16(&ip->checksum), change));
+}
+
+/* UE number `ue` of NAT `which` has a part of its public address's identifications, as of its
+ * ports, so that fragments of two UEs are never put together (RFC 6864). It depends on nothing
+ * but the former one: fragments of a datagram keep theirs together. That one, or -1: it means
+ * nothing, since the packet at `l3` is no fragment and will be in none. */
+GLOBAL int nat_identify(struct xdp_md *ctx, __u32 l3, __u32 which, __u32 ue)
+{
+	struct ipv4 *ip = at(ctx, l3, IPV4_LEN);
+	struct nat *nat = nat_number(which);
+	__u32 part;
+	__u16 id;
+
+	if (!ip || !nat->blocks ||
+	    (be16(ld16(&ip->fragment)) & (IPV4_DF | IPV4_FRAGMENT_MASK)) == IPV4_DF)
+		return -1;
+	id = ld16(&ip->id);
+	part = 0x10000 / nat->blocks;
+	nat_write_id(ip, be16(ue % nat->blocks * part + be16(id) % part));
+	return id;
+}
+
 /* One side of the IPv4 packet at `l3` becomes `to` and `port`. -1: it is cut short. */
 GLOBAL int nat_rewrite(struct xdp_md *ctx, __u32 l3, __u32 how, __be32 to, __u32 port)
 {
@@ -136,10 +164,14 @@ GLOBAL int nat_rewrite(struct xdp_md *ctx, __u32 l3, __u32 how, __be32 to, __u32
 /* The packet is as it came: whoever gets it now sees or sends it in again. */
 GLOBAL int nat_undo(struct xdp_md *ctx, struct packet *p)
 {
+	struct ipv4 *ip;
 	__u32 how;
 
 	if (!p || !p->translated)
 		return 0;
+	ip = at(ctx, p->nat_l3, IPV4_LEN);
+	if (ip && p->translated & NAT_IDENTIFIED)
+		nat_write_id(ip, p->nat_id);
 	how = p->translated >> NAT_SIDE;
 	if (how)
 		nat_rewrite(ctx, p->nat_l3, how | NAT_DESTINATION, p->nat_address[1],
@@ -388,7 +420,19 @@ GLOBAL int nat_leave(struct xdp_md *ctx, __u32 l3, __u32 which, __u32 read)
 	port = nat_port_of(which, ue, read | NAT_MAKE);
 	if (!port)
 		return -1;
+	nat_identify(ctx, l3, which, ue);
 	return nat_rewrite(ctx, l3, 0, be32(nat->address + ue / nat->blocks), port);
+}
+
+/* The packet of a UE at p->keep gets its identification. */
+INLINE void nat_take_id(struct xdp_md *ctx, struct packet *p, __u32 which, __u32 ue)
+{
+	int former = nat_identify(ctx, p->keep, which, ue);
+
+	if (former < 0)
+		return;
+	p->nat_id = former;
+	p->translated |= NAT_IDENTIFIED;
 }
 
 /* The packet of a UE at p->keep leaves: its source becomes public, if the UE is behind a NAT.
@@ -413,8 +457,10 @@ INLINE int nat_source(struct xdp_md *ctx, struct packet *p)
 	ue = be32(from) & ~nat->mask;
 	to = be32(nat->address + ue / nat->blocks);
 	ip = at(ctx, p->keep, IPV4_LEN);
-	if (ip && be16(ld16(&ip->fragment)) & IPV4_OFFSET_MASK)
+	if (ip && be16(ld16(&ip->fragment)) & IPV4_OFFSET_MASK) {
+		nat_take_id(ctx, p, which, ue);
 		return nat_translate(ctx, p, NAT_REWRITTEN | NAT_ADDRESS, from, to, 0, 0);
+	}
 	if (p->port_flags & PORT_PARTIAL_CHECKSUM)
 		complete_checksum(ctx, p->keep, p->keep_length, 4);
 	read = nat_read(ctx, p->keep, 0);
@@ -423,6 +469,7 @@ INLINE int nat_source(struct xdp_md *ctx, struct packet *p)
 	port = nat_port_of(which, ue, read & NAT_READ_QUOTED ? read : read | NAT_MAKE);
 	if (!port)
 		return read & NAT_READ_QUOTED ? REASON_NAT_NO_MAPPING : REASON_NAT_PORTS;
+	nat_take_id(ctx, p, which, ue);
 	return nat_translate(ctx, p, NAT_REWRITTEN | (read & NAT_READ_QUOTED ? NAT_QUOTED : 0),
 			     from, to, read & 0xffff, port);
 }

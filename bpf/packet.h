@@ -47,6 +47,7 @@ enum push {
  * << NAT_SIDE of the destination. */
 #define NAT_REWRITTEN 1
 #define NAT_DESTINATION 2 /* of the function, not in p->translated */
+#define NAT_IDENTIFIED 2 /* in p->translated alone: the source's identification, too */
 #define NAT_QUOTED 4 /* an ICMP error: the other side of what it quotes, too */
 #define NAT_ADDRESS 8 /* a later fragment: there is no port */
 #define NAT_SIDE 4
@@ -185,6 +186,7 @@ struct packet {
 	__u16 nat_l3;
 	__u16 nat_port[2];
 	__be32 nat_address[2];
+	__u16 nat_id;
 
 	__u8 punt; /* enum punt_kind, for REASON_SLOW_PATH */
 	__u8 from_ue; /* the T-PDU's sender is a UE */

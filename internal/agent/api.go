@@ -245,6 +245,8 @@ type SteeringStatus struct {
 	srpolicy.Steering
 	Origin desired.Origin `json:"origin"`
 	VPN    string         `json:"vpn,omitempty"` // the slice of whose VPN it is
+	// Problem says why packets do not take it; empty: they do.
+	Problem string `json:"problem,omitempty"`
 }
 
 // ClassStatus is a traffic class with what it carried.

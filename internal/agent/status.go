@@ -259,7 +259,7 @@ func (a *Agent) Steerings() ([]SteeringStatus, error) {
 				vpns[number] = name
 			}
 		}
-		return SteeringStatus{Steering: v, Origin: r.Origin, VPN: vpns[v.Tenant]}, nil
+		return SteeringStatus{Steering: v, Origin: r.Origin, VPN: vpns[v.Tenant], Problem: a.core.writer.Tables.Unreached(v)}, nil
 	})
 }
 

@@ -23,8 +23,11 @@ type Route struct {
 	// Route Target that the VPN imports.
 	Distinguisher string
 	Target        string
-	Best          bool   // this route is used
-	Why           string // this route is used, or not
+	Best          bool // this route is used
+	// Equal says of a route that is not Best that only a tie-breaker makes the difference: who
+	// sent it.
+	Equal bool
+	Why   string // this route is used, or not
 }
 
 // ReachHandler receives routes. Its methods and those of Handler are called one
@@ -188,10 +191,15 @@ func (r reader) readWay(v *vpn, c *candidate, p *apiutil.Path, label *uint32) er
 // rules are the decision process of RFC 4271 section 9.1.2.2 (MED is compared
 // between all neighbours) and RFC 4456 section 9. Before them, fresh routes win over
 // stale ones (RFC 9494 section 4.3), and the cluster's own over those of a VPN.
-var rules = []struct {
+var rules = append(slices.Clip(merits), tieBreakers...)
+
+type rule struct {
 	why     string
 	compare func(a, b *candidate) int
-}{
+}
+
+// merits are the rules after which two routes are as good as each other.
+var merits = []rule{
 	{"fresh before stale", func(a, b *candidate) int { return compareBool(a.isStale, b.isStale) }},
 	{"of the cluster before those of a VPN", func(a, b *candidate) int {
 		return compareBool(a.Distinguisher != "", b.Distinguisher != "")
@@ -201,6 +209,9 @@ var rules = []struct {
 	{"lowest origin", func(a, b *candidate) int { return cmp.Compare(a.origin, b.origin) }},
 	{"lowest MED", func(a, b *candidate) int { return cmp.Compare(a.med, b.med) }},
 	{"external before internal", func(a, b *candidate) int { return compareBool(b.external, a.external) }},
+}
+
+var tieBreakers = []rule{
 	{"lowest router ID", func(a, b *candidate) int { return a.Node.Compare(b.Node) }},
 	{"shortest cluster list", func(a, b *candidate) int { return cmp.Compare(a.clusters, b.clusters) }},
 	{"lowest address of the peer", func(a, b *candidate) int { return a.Peer.Compare(b.Peer) }},
@@ -225,6 +236,11 @@ func decide(a, b *candidate) (int, string) {
 		}
 	}
 	return 0, ""
+}
+
+// isEqual says whether nothing but a tie-breaker tells two routes of a prefix apart.
+func isEqual(a, b *candidate) bool {
+	return !slices.ContainsFunc(merits, func(r rule) bool { return r.compare(a, b) != 0 })
 }
 
 // rib holds the routes to each destination.
@@ -259,7 +275,7 @@ func (t rib) routes(to overlay.Destination, own []netip.Prefix) []Route {
 		case ours:
 			out[i].Why = "the prefix is of this node"
 		case i > 0:
-			out[i].Why = "stands by"
+			out[i].Why, out[i].Equal = "stands by", isEqual(c, all[0])
 		case len(all) == 1:
 			out[i].Best, out[i].Why = true, "the only one"
 		default:

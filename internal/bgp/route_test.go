@@ -39,6 +39,9 @@ func TestBestRoute(t *testing.T) {
 			if !sameRoute(withoutVerdict(got[0]), one.Route) || !got[0].Best || got[0].Why != why || got[1].Best {
 				t.Errorf("%s: %+v", why, got)
 			}
+			if tie := strings.HasPrefix(why, "lowest router") || strings.HasPrefix(why, "shortest cluster") || strings.HasPrefix(why, "lowest address"); got[0].Equal || got[1].Equal != tie {
+				t.Errorf("%s: equal %t, want %t", why, got[1].Equal, tie)
+			}
 		}
 	}
 	cluster, outside := plain(), plain()
@@ -57,7 +60,7 @@ func TestBestRoute(t *testing.T) {
 }
 
 func withoutVerdict(r Route) Route {
-	r.Best, r.Why = false, ""
+	r.Best, r.Equal, r.Why = false, false, ""
 	return r
 }
 

@@ -305,7 +305,11 @@ var steerings = noun[agent.SteeringStatus]{
 		if s.VPN != "" {
 			match = s.Prefix.String() + " from slice " + s.VPN
 		}
-		return []any{match, steeringTarget(s.Steering), s.Origin}
+		into := steeringTarget(s.Steering)
+		if s.Problem != "" {
+			into += ", not taken: " + s.Problem
+		}
+		return []any{match, into, s.Origin}
 	},
 	section: "steering", addName: "[PREFIX]", addKey: "prefix",
 	fields: []field{

@@ -31,6 +31,12 @@ type UPF struct {
 	// that to it. The data path finds UEs with addresses of a pool faster, whoever
 	// chose them.
 	UEPools []UEPool `json:"ue_pools,omitempty"`
+	// FramedRoutes are the prefixes in which SMFs may claim networks behind UEs (framed routes).
+	// Default: all, but not what overlaps GTP-U addresses and peers, n4, smfs, protected, BGP
+	// peers, SIDs, locators, the SR domain, public addresses of a NAT, and networks that this
+	// node has an address in. An entry opens such a prefix to itself, and to what is in it if it
+	// is as long.
+	FramedRoutes []netip.Prefix `json:"framed_routes,omitempty"`
 	// Announce lists what BGP announces of the pools and of their sessions. Nothing else is
 	// announced.
 	Announce []announce.Entry `json:"announce,omitempty"`
@@ -182,7 +188,7 @@ func (u *UPF) Pools() []netip.Prefix {
 func checkUPF(v *validator) {
 	u := &v.UPF
 	if !u.IsSet() {
-		v.refuse(u.NodeID != "" || len(u.SMFs)+len(u.Connect)+len(u.UEPools)+len(u.Protected)+len(u.UEMayReach)+len(u.Announce) > 0 || u.MSSClamp || u.RateBurst != 0 || u.UEToUE != "" || u.N4Fast != "",
+		v.refuse(u.NodeID != "" || len(u.SMFs)+len(u.Connect)+len(u.UEPools)+len(u.Protected)+len(u.UEMayReach)+len(u.FramedRoutes)+len(u.Announce) > 0 || u.MSSClamp || u.RateBurst != 0 || u.UEToUE != "" || u.N4Fast != "",
 			"upf.n4", "the addresses of this node that SMFs reach, such as [192.0.2.10]", "no address for PFCP is given")
 		v.refuse(len(v.Slices) > 0,
 			"slices", "set upf.n4: slices are of a user plane function's sessions", "slices need sessions, and this node has none")
@@ -204,6 +210,7 @@ func checkUPF(v *validator) {
 		fmt.Sprintf("%d to %d milliseconds", leastRateBurst, mostRateBurst), "%d is out of range", u.RateBurst)
 	checkEach(v, "upf.protected", u.Protected, srv6.CheckPrefix)
 	checkEach(v, "upf.ue_may_reach", u.UEMayReach, srv6.CheckPrefix)
+	checkEach(v, "upf.framed_routes", u.FramedRoutes, srv6.CheckPrefix)
 	for i, p := range u.UEMayReach {
 		v.refuse(slices.Contains(u.Protected, p), fmt.Sprintf("upf.ue_may_reach[%d]", i), "remove it from one of the two", "%s is in upf.protected, too", p)
 	}

@@ -2,7 +2,9 @@ package dataplane
 
 import (
 	"testing"
+	"time"
 
+	"github.com/culvert-net/culvert/internal/nat"
 	"github.com/culvert-net/culvert/internal/packet"
 )
 
@@ -43,5 +45,44 @@ func TestNATEndOfTCP(t *testing.T) {
 		if len(list) != 1 || list[0].Established != c.established {
 			t.Errorf("%s: %+v, want established %t", name, list, c.established)
 		}
+	}
+}
+
+// A port is free once its UE has not sent from it for tcp_transitory, and not before: a UE with
+// eight ports, all in use, gets another connection then. Connections that are open keep theirs.
+func TestNATPortIsFreeInTime(t *testing.T) {
+	const fin, syn, ack = 1, 2, 16
+	const transitory = 2 * time.Second
+	d := natRig(t, Options{})
+	n := nat.NAT{Addresses: prefix("198.51.100.0/32"), PortsPerUE: nat.Group, Timeouts: nat.Timeouts{TCPTransitory: uint32(transitory / time.Second)}}.WithDefaults()
+	natSettings(t, d, n)
+	send := func(ue, teid uint32, sport uint16, flags uint8) bool {
+		t.Helper()
+		out, why := through(t, d, gpdu(teid, packet.IPv4{Src: ue4(ue), Dst: addr(natHost)}, packet.TCP{Sport: sport, Dport: 443, Flags: &flags}))
+		if out == nil && why.String() != "nat_ports" {
+			t.Fatal(why)
+		}
+		return out != nil
+	}
+	var last time.Time
+	for i := range uint16(nat.Group) {
+		for _, flags := range []uint8{syn, ack, fin | ack, ack} {
+			last = time.Now()
+			if !send(5, 7, 1000+i, flags) || flags&fin == 0 && !send(21, 8, 1000+i, flags) {
+				t.Fatalf("connection %d gets no port", i)
+			}
+		}
+	}
+	for !send(5, 7, 2000, syn) {
+		if time.Since(last) > transitory+4*time.Second {
+			t.Fatalf("after %v no port is free", time.Since(last))
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if after := time.Since(last); after < transitory {
+		t.Errorf("a port is free after %v, and the timeout is %v", after, transitory)
+	}
+	if send(21, 8, 2000, syn) {
+		t.Error("a UE with open connections gets the port of one")
 	}
 }

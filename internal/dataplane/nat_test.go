@@ -84,6 +84,17 @@ func natLayers(protocol string, l natLook, ttl uint8) []packet.Layer {
 	return nil
 }
 
+// natID is what becomes of an identification of a UE: sixteen UEs share those of an address.
+func natID(ue uint32, id uint16) uint16 { return uint16(ue)%16*4096 + id%4096 }
+
+// sentBy are the layers of an IPv4 packet with the identification of a UE.
+func sentBy(ue uint32, layers []packet.Layer) []packet.Layer {
+	ip := layers[0].(packet.IPv4)
+	ip.ID = natID(ue, ip.ID)
+	layers[0] = ip
+	return layers
+}
+
 // A UE's packets leave with its public address and a port of its block, whole and with right
 // checksums; what comes to that port reaches the UE, whoever sends it (RFC 4787: mapping and
 // filtering do not depend on the other end).
@@ -101,7 +112,7 @@ func TestNATThereAndBack(t *testing.T) {
 			if port < block.First || port > block.Last || port%2 != 1 {
 				t.Errorf("%s of UE %d: port %d, want an odd one of %d to %d", protocol, ue, port, block.First, block.Last)
 			}
-			want := packet.Frame(append([]packet.Layer{packet.Ethernet{}}, natLayers(protocol, natLook{block.Address.String(), natHost, port, 53}, 63)...)...)
+			want := packet.Frame(append([]packet.Layer{packet.Ethernet{}}, sentBy(ue, natLayers(protocol, natLook{block.Address.String(), natHost, port, 53}, 63))...)...)
 			if !bytes.Equal(out[14:], want[14:]) {
 				t.Errorf("%s of UE %d leaves as\n%x, want\n%x", protocol, ue, out[14:], want[14:])
 			}
@@ -182,7 +193,7 @@ func TestNATHairpin(t *testing.T) {
 	inner := out[len(out)-61:]
 	own, _ := natOf.BlockOf(prefix("10.45.0.0/26"), ue4(5))
 	sport := uint16(inner[20])<<8 | uint16(inner[21])
-	want := packet.Frame(append([]packet.Layer{packet.Ethernet{}}, natLayers("udp", natLook{own.Address.String(), ue4(21).String(), sport, 6000}, inner[8])...)...)
+	want := packet.Frame(append([]packet.Layer{packet.Ethernet{}}, sentBy(5, natLayers("udp", natLook{own.Address.String(), ue4(21).String(), sport, 6000}, inner[8]))...)...)
 	if !bytes.Equal(inner, want[14:]) || sport < own.First || sport > own.Last {
 		t.Errorf("arrives as\n%x, want\n%x", inner, want[14:])
 	}
@@ -213,7 +224,7 @@ func TestNATEcho(t *testing.T) {
 	ue := ue4(5).String()
 	public, out := opened(t, d, 7, echo(8, ue, natHost, 77, 64)...)
 	id := uint16(out[38])<<8 | uint16(out[39])
-	if want := onN6(echo(8, public, natHost, id, 63)...); !bytes.Equal(out[14:], want[14:]) {
+	if want := onN6(sentBy(5, echo(8, public, natHost, id, 63))...); !bytes.Equal(out[14:], want[14:]) {
 		t.Errorf("the request leaves as\n%x, want\n%x", out[14:], want[14:])
 	}
 	for _, kind := range []uint8{0, 8} { // an answer, and a request of the other side
@@ -249,7 +260,7 @@ func TestNATErrors(t *testing.T) {
 		if out == nil {
 			t.Fatalf("%s of the UE: %s", protocol, why)
 		}
-		if want := onN6(fault(public, natHost, 63, natLayers(protocol, natLook{natHost, public, 53, port}, 50)...)...); !bytes.Equal(out[14:], want[14:]) {
+		if want := onN6(sentBy(5, fault(public, natHost, 63, natLayers(protocol, natLook{natHost, public, 53, port}, 50)...))...); !bytes.Equal(out[14:], want[14:]) {
 			t.Errorf("%s: the UE's error leaves as\n%x, want\n%x", protocol, out[14:], want[14:])
 		}
 	}
@@ -268,7 +279,7 @@ func TestNATFragments(t *testing.T) {
 		t.Errorf("a checksum where there was none: %x", out[34:42])
 	}
 	public, out := opened(t, d, 7, packet.IPv4{Src: ue4(5), Dst: addr(natHost), ID: 9, Fragment: 185, Protocol: new(uint8(17))}, packet.Payload{Count: 40})
-	want := onN6(packet.IPv4{Src: addr(public), Dst: addr(natHost), ID: 9, Fragment: 185, Protocol: new(uint8(17)), TTL: new(uint8(63))}, packet.Payload{Count: 40})
+	want := onN6(packet.IPv4{Src: addr(public), Dst: addr(natHost), ID: natID(5, 9), Fragment: 185, Protocol: new(uint8(17)), TTL: new(uint8(63))}, packet.Payload{Count: 40})
 	if !bytes.Equal(out[14:], want[14:]) {
 		t.Errorf("a later fragment leaves as\n%x, want\n%x", out[14:], want[14:])
 	}

@@ -25,6 +25,9 @@ var (
 	SliceReversedSD = define("slice.reversed_sd", slog.LevelInfo,
 		"The SMF sends the octets of the SD in reverse order; the slice was found by that.",
 		"Report it to the SMF's vendor.")
+	SessionClaimRefused = define("session.claim_refused", slog.LevelWarn,
+		"An SMF claims an address or a framed route that belongs to somebody else, or to every address: its request is refused with Cause 73.",
+		"The line names the prefix and what it overlaps. Fix the subscription; or, if UEs may have it, list it in `upf.framed_routes` or `upf.ue_pools`.")
 	SessionUsageUnread = define("session.usage_unread", slog.LevelError,
 		"The usage of a session cannot be read: its reports are late.",
 		"If it repeats for one SEID, release that session at the SMF, and report it.")

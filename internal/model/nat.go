@@ -76,7 +76,7 @@ func (n *natState) lives(protocol uint8, x *mapping, now int64) bool {
 	if protocol == protoTCP && x.tcp == tcpEstablished {
 		seconds = n.Timeouts.TCP
 	}
-	return now-x.sent <= int64(seconds)*1e9/natUnit
+	return now-x.sent <= (int64(seconds)*1e9+natUnit-1)/natUnit
 }
 
 // choices are the public ports that a port of a UE may have: two groups of eight.
@@ -318,7 +318,7 @@ func (n *natState) toUE(p v4, now int64) (v4, Reason) {
 func (n *natState) fromUE(p v4, now int64) (v4, Reason) {
 	block, _ := n.BlockOf(n.Pool, p.src())
 	if p.offset() != 0 {
-		return translated(p, false, flowEnd{}, block.Address, 0), ""
+		return n.identified(translated(p, false, flowEnd{}, block.Address, 0), block), ""
 	}
 	f, ok := endOf(p, false)
 	if !ok {
@@ -331,7 +331,20 @@ func (n *natState) fromUE(p v4, now int64) (v4, Reason) {
 	case !has:
 		return nil, NATPorts
 	}
-	return translated(p, false, f, block.Address, port), ""
+	return n.identified(translated(p, false, f, block.Address, port), block), ""
+}
+
+// identified gives a packet that is a fragment, or may become some, an identification that no other
+// UE of its public address has (RFC 6864 section 5.3). One that may not be fragmented keeps its own.
+func (n *natState) identified(p v4, b nat.Block) v4 {
+	const df, all = 0x4000, 0x7fff // with MF and the offset
+	if be.Uint16(p[6:])&all == df {
+		return p
+	}
+	part := 1 << 16 / n.UEsPerAddress()
+	number := uint32(b.First-nat.FirstPort) / n.PortsPerUE
+	write(p[4:], be.AppendUint16(nil, uint16(number*part+uint32(be.Uint16(p[4:]))%part)), p[10:])
+	return p
 }
 
 // outside is a packet that leaves by a route, and is fit to: behind a NAT by another address,

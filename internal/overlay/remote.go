@@ -457,7 +457,10 @@ func (b *builder) toSID(list []netip.Addr) (policy string) {
 }
 
 // ToService returns the name of the policy to the SID of a service.
-func ToService(sid netip.Addr) string { return "vpn:" + sid.String() }
+func ToService(sid netip.Addr) string { return ServicePrefix + sid.String() }
+
+// ServicePrefix is what the names of such policies begin with.
+const ServicePrefix = "vpn:"
 
 // ByAddress returns the name of the policy to a node of which only the address is known.
 func ByAddress(color uint32, address netip.Addr) string {

@@ -224,7 +224,7 @@ func refusalOf(err error) *wire.Refusal {
 	switch {
 	case errors.Is(err, ErrNoResources):
 		r.Cause = ie.CauseNoResourcesAvailable
-	case errors.Is(err, ErrTaken):
+	case errors.Is(err, ErrTaken), errors.Is(err, ErrClosed):
 		r.Cause = ie.CauseRuleCreationModificationFailure
 	case errors.Is(err, ErrUnsupported):
 		r.Cause = ie.CauseServiceNotSupported

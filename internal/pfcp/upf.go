@@ -83,6 +83,7 @@ type Identity struct {
 var (
 	ErrNoResources = errors.New("no resources available")           // 75
 	ErrTaken       = errors.New("another session has it")           // 73
+	ErrClosed      = errors.New("no UE may have it")                // 73
 	ErrUnsupported = errors.New("not supported by this user plane") // 76
 )
 

@@ -20,7 +20,11 @@ import (
 type Config struct {
 	Addresses []netip.Addr // where G-PDUs arrive
 	Pools     []pool.Pool
-	Slices    []slice.Slice
+	// Reserved are prefixes that no SMF may claim for UEs outside of Pools, nor for networks behind
+	// UEs. FramedRoutes are the networks that it may claim; none: all that are not reserved.
+	Reserved     []Reserved
+	FramedRoutes []netip.Prefix
+	Slices       []slice.Slice
 	// UEToUE is what becomes of packets between UEs where their slice does not say.
 	UEToUE slice.UEToUE
 	// BufferPackets is how many packets are kept for a session whose BAR does not
@@ -44,10 +48,11 @@ type settings struct {
 	indices []uint32
 	vpns    map[string]uint8 // numbers of slices' VPNs
 	matches matchLog
+	claims  *claims
 }
 
 func newSettings(c Config, log *slog.Logger) *settings {
-	return &settings{Config: c.withDefaults(), vpns: slice.VPNNumbers(c.Slices), matches: matchLog{log: log, seen: map[matchKey]bool{}}}
+	return &settings{Config: c.withDefaults(), claims: newClaims(&c, log), vpns: slice.VPNNumbers(c.Slices), matches: matchLog{log: log, seen: map[matchKey]bool{}}}
 }
 
 // SetConfig changes what sessions are made of, and moves those that are up: all of

@@ -19,6 +19,9 @@ func noSession(seid uint64) error { return fmt.Errorf("session %#x does not exis
 func (u *UPF) Establish(s *session.Session) error {
 	u.install.changing.RLock()
 	defer u.install.changing.RUnlock()
+	if err := u.install.config.Load().claims.check(nil, s); err != nil {
+		return err
+	}
 	e, err := u.store.Insert(s, usage.New(s, u.o.Now()))
 	if err != nil {
 		return err
@@ -55,6 +58,9 @@ func (u *UPF) Modify(from, to *session.Session, how session.Modification) ([]ses
 		return nil, noSession(to.SEID)
 	}
 	defer u.install.unlock(e)
+	if err := u.install.config.Load().claims.check(from, to); err != nil {
+		return nil, err
+	}
 	if err := u.store.Write(e); err != nil { // a crash amid this must not lose what the data path did
 		return nil, err
 	}

@@ -192,6 +192,20 @@ func (s *State) InRank() []kube.Class {
 	})
 }
 
+// Route is a prefix as a BGP peer advertises it.
+type Route = bgp.Route
+
+// Usable are the routes of each destination of which one is used, that one first, in the order
+// in which the destinations came.
+func (s *State) Usable() (out [][]Route) {
+	for _, r := range slices.SortedFunc(maps.Values(s.Reaches), func(a, b Reach) int { return cmp.Compare(a.Number, b.Number) }) {
+		if len(r.Routes) > 0 && r.Routes[0].Best {
+			out = append(out, r.Routes)
+		}
+	}
+	return out
+}
+
 // Best are the routes that are used, in the order in which they came.
 func (s *State) Best() []overlay.Reach {
 	var out []overlay.Reach
@@ -203,12 +217,9 @@ func (s *State) Best() []overlay.Reach {
 
 // BestRoutes are the same, as their peers advertise them.
 func (s *State) BestRoutes() []bgp.Route {
-	list := slices.SortedFunc(maps.Values(s.Reaches), func(a, b Reach) int { return cmp.Compare(a.Number, b.Number) })
 	var out []bgp.Route
-	for _, r := range list {
-		if len(r.Routes) > 0 && r.Routes[0].Best {
-			out = append(out, r.Routes[0])
-		}
+	for _, routes := range s.Usable() {
+		out = append(out, routes[0])
 	}
 	return out
 }

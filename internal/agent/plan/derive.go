@@ -11,7 +11,6 @@ import (
 	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/overlay"
-	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
 )
@@ -132,41 +131,6 @@ func (d *deriver) cluster() {
 	}
 	for _, s := range slices.Concat(wanted.Steering, wanted.ToNodes) {
 		d.add(&d.rest, ref(desired.KindSteering, s.Key()), s)
-	}
-}
-
-// importRoutes derives what leads packets of slices' UEs to the routes that their VPNs import,
-// each in the table of its VPN. A route counts for the slice that imports its Route Target: the
-// number that it came for may be another slice's by now.
-func (d *deriver) importRoutes() {
-	all := d.Slices()
-	numbers := slice.VPNNumbers(all)
-	imports := map[uint8][]string{}
-	for _, s := range all {
-		if s.Imports() {
-			imports[numbers[s.Name]] = s.VPN.Import
-		}
-	}
-	if len(imports) == 0 {
-		return
-	}
-	for _, r := range d.Observed.BestRoutes() {
-		if len(r.Segments) == 0 || !slices.Contains(imports[r.Tenant], r.Target) {
-			continue
-		}
-		end := r.Segments[len(r.Segments)-1]
-		name := overlay.ToService(end)
-		if !d.taken[name] {
-			d.taken[name], d.Named[overlay.Color{Endpoint: end}] = true, name
-			d.policies = append(d.policies, desired.Resource{Ref: desired.Ref{Kind: desired.KindPolicy, Key: name}, Origin: desired.OriginBGP, Value: srpolicy.Policy{
-				Name: name, Behavior: srv6.HEncapsRed, Endpoint: end, Preference: srpolicy.DefaultPreference,
-				SegmentLists: []srpolicy.SegmentList{{Weight: 1, Segments: r.Segments}},
-			}})
-		}
-		s := srpolicy.Steering{Prefix: r.Prefix.Masked(), Tenant: r.Tenant, Policy: name}
-		if ref := (desired.Ref{Kind: desired.KindSteering, Key: s.Key()}); !d.asked[ref] { // a static route wins
-			d.rest = append(d.rest, desired.Resource{Ref: ref, Origin: desired.OriginBGP, Value: s})
-		}
 	}
 }
 

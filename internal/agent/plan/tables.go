@@ -17,6 +17,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/overlay"
+	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/internal/upf"
 	"github.com/culvert-net/culvert/internal/upf/pool"
@@ -75,6 +76,7 @@ type Tables struct {
 	locators map[string]settings.Locator
 	lengths  map[int]bool        // of SIDs
 	entries  []srpolicy.Steering // those of Steering that are asked for
+	vpns     []uint8             // the numbers of slices' VPNs
 	// lists are the segment lists that each policy can have at most.
 	lists map[string]int
 	// The goal's, which say what lists can be used.
@@ -102,7 +104,7 @@ func Compile(g *Goal, c *config.Config, links *netdev.Snapshot, former *Tables, 
 	if s.has(desired.KindLocator, desired.KindSID, desired.KindInterface, desired.KindSettings) {
 		t.compileSettings(c)
 	}
-	if moved || s.has(desired.KindSlice, desired.KindSettings) {
+	if moved || s.has(desired.KindSlice, desired.KindSettings, desired.KindInterface, desired.KindLocator, desired.KindSID, desired.KindTunnel) {
 		t.compileUPF(c)
 	}
 	if s.has(desired.KindSID) {
@@ -118,7 +120,7 @@ func Compile(g *Goal, c *config.Config, links *netdev.Snapshot, former *Tables, 
 		t.compileClasses(c, former)
 	}
 	// Which policies lead to an endpoint, and are valid, decides about rows.
-	if steered := moved || s.has(desired.KindSteering); steered || s.has(desired.KindClass) || len(t.ClassNames) > 0 {
+	if steered := moved || s.has(desired.KindSteering); steered || s.has(desired.KindClass) || len(t.ClassNames)+len(t.vpns) > 0 {
 		if steered {
 			t.compileSteering(c)
 		}
@@ -380,7 +382,8 @@ func (t *Tables) compileSessionWays() {
 
 // compileRows gives the entries the rows of their destinations.
 func (t *Tables) compileRows() {
-	entries := t.Classes.Steer(t.entries, t.Policies, t.isValid, t.Ends().Lost)
+	taken := slices.DeleteFunc(slices.Clone(t.entries), func(e srpolicy.Steering) bool { return t.unreached(&e) != "" })
+	entries := t.Classes.Steer(taken, t.Policies, t.isValid, t.Ends().Lost)
 	t.Steering = make(map[string]Steering, len(entries))
 	for _, e := range entries {
 		l, _ := t.Links.Link(e.Interface) // the zero value without one
@@ -420,18 +423,20 @@ func (t *Tables) compileSettings(c *config.Config) {
 
 // compileUPF says what sessions are made of.
 func (t *Tables) compileUPF(c *config.Config) {
-	t.SessionSIDs, t.N6, t.UPF = map[string]SessionSID{}, map[string]Link{}, upf.Config{}
+	t.SessionSIDs, t.N6, t.UPF, t.vpns = map[string]SessionSID{}, map[string]Link{}, upf.Config{}, nil
 	if !c.UPF.IsSet() {
 		return
 	}
 	t.UPF = upf.Config{
 		Addresses: c.GTPU.Addresses, Slices: c.Slices, UEToUE: c.UPF.UEToUE,
+		Reserved: reserved(c, t.Links), FramedRoutes: c.UPF.FramedRoutes,
 		BufferPackets: int(c.UPF.Buffer.Packets), BufferBytes: int(c.UPF.Buffer.Bytes),
 		EchoInterval: time.Duration(c.UPF.EchoInterval) * time.Second,
 	}
 	for _, p := range c.UPF.UEPools {
 		t.UPF.Pools = append(t.UPF.Pools, pool.Pool{NetworkInstance: p.NetworkInstance, Prefixes: p.Prefixes})
 	}
+	t.vpns = slices.Collect(maps.Values(slice.VPNNumbers(c.Slices)))
 	for _, s := range c.Slices {
 		if s.N6 != nil {
 			to := Link{Link: ethernet.Link(*s.N6)}

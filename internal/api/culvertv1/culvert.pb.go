@@ -2585,6 +2585,7 @@ type UPF struct {
 	Announce      []*AnnounceEntry       `protobuf:"bytes,12,rep,name=announce,proto3" json:"announce,omitempty"`
 	RateBurst     uint32                 `protobuf:"varint,13,opt,name=rate_burst,json=rateBurst,proto3" json:"rate_burst,omitempty"` // milliseconds
 	UeToUe        string                 `protobuf:"bytes,14,opt,name=ue_to_ue,json=ueToUe,proto3" json:"ue_to_ue,omitempty"`         // drop, route, n6
+	FramedRoutes  []string               `protobuf:"bytes,15,rep,name=framed_routes,json=framedRoutes,proto3" json:"framed_routes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2715,6 +2716,13 @@ func (x *UPF) GetUeToUe() string {
 		return x.UeToUe
 	}
 	return ""
+}
+
+func (x *UPF) GetFramedRoutes() []string {
+	if x != nil {
+		return x.FramedRoutes
+	}
+	return nil
 }
 
 // AnnounceEntry has BGP announce the pools of a network instance.
@@ -6695,7 +6703,8 @@ type SteeringStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Resource      *Steering              `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
 	Origin        string                 `protobuf:"bytes,2,opt,name=origin,proto3" json:"origin,omitempty"`
-	Vpn           string                 `protobuf:"bytes,3,opt,name=vpn,proto3" json:"vpn,omitempty"` // the slice of whose VPN it is; "": of none
+	Vpn           string                 `protobuf:"bytes,3,opt,name=vpn,proto3" json:"vpn,omitempty"`         // the slice of whose VPN it is; "": of none
+	Problem       string                 `protobuf:"bytes,4,opt,name=problem,proto3" json:"problem,omitempty"` // why packets do not take it; "": they do
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6747,6 +6756,13 @@ func (x *SteeringStatus) GetOrigin() string {
 func (x *SteeringStatus) GetVpn() string {
 	if x != nil {
 		return x.Vpn
+	}
+	return ""
+}
+
+func (x *SteeringStatus) GetProblem() string {
+	if x != nil {
+		return x.Problem
 	}
 	return ""
 }
@@ -12624,7 +12640,7 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\afilters\x18\b \x01(\rR\afilters\x12#\n" +
 	"\rnat_addresses\x18\t \x01(\rR\fnatAddresses\x12\x1b\n" +
 	"\tpod_flows\x18\n" +
-	" \x01(\rR\bpodFlows\"\xc2\x03\n" +
+	" \x01(\rR\bpodFlows\"\xe7\x03\n" +
 	"\x03UPF\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x0e\n" +
 	"\x02n4\x18\x02 \x03(\tR\x02n4\x12\x12\n" +
@@ -12642,7 +12658,8 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\bannounce\x18\f \x03(\v2\x19.culvert.v1.AnnounceEntryR\bannounce\x12\x1d\n" +
 	"\n" +
 	"rate_burst\x18\r \x01(\rR\trateBurst\x12\x18\n" +
-	"\bue_to_ue\x18\x0e \x01(\tR\x06ueToUe\"\xf8\x02\n" +
+	"\bue_to_ue\x18\x0e \x01(\tR\x06ueToUe\x12#\n" +
+	"\rframed_routes\x18\x0f \x03(\tR\fframedRoutes\"\xf8\x02\n" +
 	"\rAnnounceEntry\x12)\n" +
 	"\x10network_instance\x18\x01 \x01(\tR\x0fnetworkInstance\x12\x14\n" +
 	"\x05pools\x18\x02 \x01(\bR\x05pools\x12#\n" +
@@ -12993,11 +13010,12 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\acounter\x18\x03 \x01(\v2\x13.culvert.v1.CounterR\acounter\x12\x1a\n" +
 	"\bpolicies\x18\x04 \x03(\tR\bpolicies\x12\x18\n" +
 	"\awithout\x18\x05 \x03(\tR\awithout\x12\x18\n" +
-	"\aproblem\x18\x06 \x01(\tR\aproblem\"l\n" +
+	"\aproblem\x18\x06 \x01(\tR\aproblem\"\x86\x01\n" +
 	"\x0eSteeringStatus\x120\n" +
 	"\bresource\x18\x01 \x01(\v2\x14.culvert.v1.SteeringR\bresource\x12\x16\n" +
 	"\x06origin\x18\x02 \x01(\tR\x06origin\x12\x10\n" +
-	"\x03vpn\x18\x03 \x01(\tR\x03vpn\"\xe0\x01\n" +
+	"\x03vpn\x18\x03 \x01(\tR\x03vpn\x12\x18\n" +
+	"\aproblem\x18\x04 \x01(\tR\aproblem\"\xe0\x01\n" +
 	"\fTunnelStatus\x12.\n" +
 	"\bresource\x18\x01 \x01(\v2\x12.culvert.v1.TunnelR\bresource\x12\x16\n" +
 	"\x06origin\x18\x02 \x01(\tR\x06origin\x12/\n" +

@@ -26,9 +26,11 @@ var noNAT = abi.Nat{Prefix: off4, Mask: off4}
 // BucketsOfAddress is how many entries of nat_bucket a public address has.
 const BucketsOfAddress = nat.Groups * uint32(abi.NatProtocolNAT_PROTOCOLS)
 
-// natTime is how the data path counts seconds: in units of 2^30 ns.
+// natTime is how the data path counts seconds: in units of 2^30 ns, and rather one more than one
+// less.
 func natTime(seconds uint32) uint32 {
-	return uint32(uint64(seconds) * 1_000_000_000 >> abi.NatLimitsNAT_TIME_SHIFT)
+	const unit = 1 << abi.NatLimitsNAT_TIME_SHIFT
+	return uint32((uint64(seconds)*1_000_000_000 + unit - 1) / unit)
 }
 
 func natEntry(n NAT) abi.Nat {
