@@ -516,7 +516,7 @@ func TestN4ByTheJourney(t *testing.T) {
 // wait for it.
 func TestN4BySilentPort(t *testing.T) {
 	r := newN4Rig(t)
-	must(t, r.d.Steering.PutLocal(addr("10.4.0.1")))
+	must(t, r.d.Steering.PutLocal(single(addr("10.4.0.1"))))
 	must(t, r.d.Ports.Set(1, port.Port{Roles: port.Roles(abi.PortFlagsPORT_N4), Silent: true}))
 	frame := n4Frame("10.4.0.2", r.message(300, update(open5gsForward, 1, 2, "10.200.0.9")))
 	verdict, out, err := r.d.Frames.Test(frame, 1)
