@@ -361,42 +361,6 @@ func (f *fakePath) packet(id uint64, rule uint16, octets uint64) bool {
 	return false
 }
 
-// shares says whether a rule has used its share of the session's quotas.
-func (f *fakePath) shares(id uint64, rule uint16) bool {
-	for _, r := range f.sessions[id].Rules {
-		if r.ID == rule && r.Shares {
-			return f.volumes[id][rule].Bytes/granule >= r.StopAt/granule
-		}
-	}
-	return false
-}
-
-// endShares ends the shares of all rules that share a quota with one.
-func (f *fakePath) endShares(id uint64, rule uint16) {
-	s := f.sessions[id]
-	for _, q := range s.Quotas {
-		for i := range s.Rules {
-			if r := &s.Rules[i]; slices.Contains(q.Rules, rule) && slices.Contains(q.Rules, r.ID) && r.Shares {
-				r.StopAt = 0
-			}
-		}
-	}
-}
-
-// usedUp says whether the share of a rule and one of its quotas are used up.
-func (f *fakePath) usedUp(id uint64, rule uint16) bool {
-	return f.shares(id, rule) && slices.ContainsFunc(f.sessions[id].Quotas, func(q datapath.Quota) bool {
-		sum := uint64(0)
-		for _, r := range q.Rules {
-			sum += f.volumes[id][r].Bytes
-			if q.Refused {
-				sum += f.volumes[id][r].refused.Bytes
-			}
-		}
-		return slices.Contains(q.Rules, rule) && sum >= q.Until
-	})
-}
-
 // refuse has QoS enforcement drop a packet.
 func (f *fakePath) refuse(id uint64, rule uint16, octets uint64) {
 	f.mu.Lock()
