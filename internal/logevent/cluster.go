@@ -67,6 +67,9 @@ var (
 	NetPolUnusable = define("netpol.unusable", slog.LevelWarn,
 		"A NetworkPolicy cannot be used as it is; the problem names what of it.",
 		"Fix the object.")
+	NetPolExceeded = define("netpol.exceeded", slog.LevelWarn,
+		"There is no room for the NetworkPolicies of a namespace: its pods that they isolate are closed on this node, those of others are not.",
+		"Have the namespace's owner use fewer or larger ipBlocks. It is tried again when its policies change, and each minute.")
 	NetPolUnknown = define("netpol.unknown", slog.LevelWarn,
 		"What NetworkPolicies say of a new pod is not known yet: until then it reaches this node only.",
 		"If it lasts, check the route to the API server.")
