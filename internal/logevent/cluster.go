@@ -58,6 +58,9 @@ var (
 	PodFailed = define("pod.failed", slog.LevelError,
 		"A pod could not be connected again, after a start or after its interface came back. The daemon tries again.",
 		"The error says why; deleting the pod makes a new one.")
+	PodRecovered = define("pod.recovered", slog.LevelWarn,
+		"The state file was lost: a running pod keeps the addresses that the data path has of it.",
+		"Delete the pod, so that its controller makes a new one: until then the node does not know its container.")
 	PodMTUFailed = define("pod.mtu_failed", slog.LevelWarn,
 		"A pod's MTU could not be set. The daemon tries again.",
 		"If it repeats, delete the pod.")

@@ -197,7 +197,7 @@ func (k *Keeper) round() error {
 		return nil
 	}
 	all := k.pods.List()
-	s.Local = locals(all)
+	s.Local = locals(all, s.Pods)
 	d, err := k.bring(&s)
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -218,8 +218,11 @@ func (k *Keeper) round() error {
 }
 
 // locals are pods as policies know them.
-func locals(all []pods.Status) (out []netpol.Local) {
+func locals(all []pods.Status, known []*netpol.Pod) (out []netpol.Local) {
 	for _, p := range all {
+		if p.Recovered {
+			p.Namespace, p.Name, p.UID = recovered(p, known)
+		}
 		l := netpol.Local{Ifindex: p.HostIfindex, Namespace: p.Namespace, Name: p.Name, UID: p.UID}
 		for _, a := range p.Addresses {
 			l.Addresses = append(l.Addresses, netpol.Address{Tenant: p.TenantID, Addr: a})
@@ -227,6 +230,22 @@ func locals(all []pods.Status) (out []netpol.Local) {
 		out = append(out, l)
 	}
 	return out
+}
+
+// recovered is who a pod is of which the state file was lost: the one that the API knows by its address.
+// While there is none it is one that nobody knows, and not a container that no policy is for.
+func recovered(p pods.Status, known []*netpol.Pod) (namespace, name, uid string) {
+	for _, o := range known {
+		if o.HostNetwork || o.Finished {
+			continue
+		}
+		for _, a := range p.Addresses {
+			if slices.Contains(o.Addresses, netpol.Address{Tenant: p.TenantID, Addr: a}) {
+				return o.Namespace, o.Name, o.UID
+			}
+		}
+	}
+	return "", p.Attachment.String(), ""
 }
 
 // note keeps how a round went. mu is held.
@@ -337,7 +356,7 @@ func (k *Keeper) Explain(a Ask, nodes map[netip.Addr]string) ([]netpol.Verdict, 
 	case !known:
 		return nil, ErrUnknown
 	}
-	s.Local, s.Nodes = locals(k.pods.List()), nodes
+	s.Local, s.Nodes = locals(k.pods.List(), s.Pods), nodes
 	return Explain(&s, a)
 }
 

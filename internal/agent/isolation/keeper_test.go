@@ -341,6 +341,30 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// A pod of which the state file was lost is closed until the API knows a pod with its address. Then that
+// one's policies are its own.
+func TestRecovered(t *testing.T) {
+	n := newNode(t)
+	n.enforce(true)
+	n.change(func() { n.complete, n.state.Policies = true, []*netpol.Policy{fromDB} })
+	n.lease(1, "", "", "10.0.0.1")
+	n.change(func() { n.list[0].Recovered = true })
+	n.put(1)
+	n.k.Changed()
+	n.waits("a round", func() bool { return n.k.Status().Closed == 1 })
+	if got := n.is(1); got != "closed" {
+		t.Errorf("the pod is %s, and nobody knows which it is", got)
+	}
+	n.tells(func() {
+		address := []netpol.Address{{Addr: netip.MustParseAddr("10.0.0.1")}}
+		n.state.Pods = []*netpol.Pod{
+			{Namespace: "shop", Name: "gone", UID: "u0", Finished: true, Addresses: address},
+			{Namespace: "shop", Name: "web", UID: "u1", Labels: map[string]string{"app": "web"}, Addresses: address},
+		}
+	})
+	n.waits("the pod is isolated", func() bool { return n.is(1) == "isolated" })
+}
+
 // The API that goes away later leaves what there was, and new pods closed.
 func TestLostAPI(t *testing.T) {
 	n := newNode(t)
