@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -176,6 +177,39 @@ func TestExceededRules(t *testing.T) {
 		sends(8, "forwarded")
 		if p, n := r.d.NetworkPolicies.Usage(); p != peers || n != rules {
 			t.Errorf("the same as at first takes %v and %v, before %v and %v", p, n, peers, rules)
+		}
+	})
+}
+
+// TestRulesOfFormerPods: what a namespace's policies need is counted down when the pods go that its rules
+// are for, however many come and go.
+func TestRulesOfFormerPods(t *testing.T) {
+	var ports []string
+	for p := range 1000 {
+		ports = append(ports, fmt.Sprintf(`{"port":%d}`, 3*p+2))
+	}
+	spec := `{"podSelector":{"matchLabels":{"app":"own"}},"ingress":[{"from":[{"podSelector":{"matchExpressions":[{"key":"app","operator":"Exists"}]}}],"ports":[` + strings.Join(ports, ",") + `]}]}`
+	inNamespace(t, rowPorts, func() {
+		r := newRowRig(t)
+		must(t, r.d.NetworkPolicies.Enforce(true))
+		c := netpol.NewCompiler("")
+		state := netpol.State{
+			Namespaces: map[string]*netpol.Namespace{"x": {Name: "x"}}, Policies: []*netpol.Policy{netpol.NewPolicy("x", "p", []byte(spec))},
+			Local: []netpol.Local{{Ifindex: rowPeer, Namespace: "x", Name: "own", UID: "own", Addresses: []netpol.Address{{Addr: addr("10.1.1.1")}}}},
+		}
+		for round := range 5 {
+			state.Pods = []*netpol.Pod{{Namespace: "x", Name: "own", UID: "own", Labels: map[string]string{"app": "own"}, Addresses: []netpol.Address{{Addr: addr("10.1.1.1")}}}}
+			for i := range 90 {
+				name := fmt.Sprintf("p%d-%d", round, i)
+				state.Pods = append(state.Pods, &netpol.Pod{Namespace: "x", Name: name, UID: name, Labels: map[string]string{"app": name}, Addresses: []netpol.Address{{Addr: addr(fmt.Sprintf("10.3.%d.%d", round, i))}}})
+			}
+			if err := r.d.NetworkPolicies.Apply(c.Compile(state)); err != nil {
+				t.Fatalf("round %d: %v", round, err)
+			}
+			c.Applied()
+			if _, rules := r.d.NetworkPolicies.Usage(); rules.Used != 91000 {
+				t.Errorf("round %d: %d rules, want 91000", round, rules.Used)
+			}
 		}
 	})
 }

@@ -65,7 +65,7 @@ func (k *Keeper) untilRetry() (wait time.Duration) {
 	k.rounds.Lock()
 	defer k.rounds.Unlock()
 	for _, e := range k.exceeded {
-		if left := max(time.Until(e.until), time.Millisecond); wait == 0 || left < wait {
+		if left := max(time.Until(e.until), k.pause); wait == 0 || left < wait {
 			wait = left
 		}
 	}

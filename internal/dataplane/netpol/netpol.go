@@ -243,6 +243,9 @@ func (t *Table) forget(next numbered) (gone bool, err error) {
 		if err := t.tables.Rules.Delete(key); err != nil {
 			return gone, err
 		}
+		if t.inUse[key.List] != nil {
+			t.sizes[key.List]--
+		}
 	}
 	return gone, nil
 }
