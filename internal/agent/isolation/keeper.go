@@ -220,7 +220,7 @@ func (k *Keeper) round() error {
 // locals are pods as policies know them.
 func locals(all []pods.Status, known []*netpol.Pod) (out []netpol.Local) {
 	for _, p := range all {
-		if p.Recovered {
+		if p.Recovered() {
 			p.Namespace, p.Name, p.UID = recovered(p, known)
 		}
 		l := netpol.Local{Ifindex: p.HostIfindex, Namespace: p.Namespace, Name: p.Name, UID: p.UID}

@@ -128,7 +128,7 @@ func (n *node) tells(f func()) {
 // lease is a pod's addresses, before the data path has the pod.
 func (n *node) lease(index int, name, uid, address string) {
 	n.change(func() {
-		s := pods.Status{Attachment: ipam.Key{ContainerID: uid, Interface: "eth0"}, Pod: pods.Pod{Name: name, UID: uid, HostIfindex: index}, Addresses: []netip.Addr{netip.MustParseAddr(address)}}
+		s := pods.Status{Attachment: ipam.Key{ContainerID: uid, Interface: "eth0"}, Pod: pods.Pod{Network: "culvert", Name: name, UID: uid, HostIfindex: index}, Addresses: []netip.Addr{netip.MustParseAddr(address)}}
 		if name != "" {
 			s.Namespace = "shop"
 		}
@@ -348,7 +348,7 @@ func TestRecovered(t *testing.T) {
 	n.enforce(true)
 	n.change(func() { n.complete, n.state.Policies = true, []*netpol.Policy{fromDB} })
 	n.lease(1, "", "", "10.0.0.1")
-	n.change(func() { n.list[0].Recovered = true })
+	n.change(func() { n.list[0].Network = "" })
 	n.put(1)
 	n.k.Changed()
 	n.waits("a round", func() bool { return n.k.Status().Closed == 1 })

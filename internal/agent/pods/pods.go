@@ -44,9 +44,6 @@ type Pod struct {
 	// Labels are what Kubernetes said last. They are kept, so that a daemon knows the
 	// classes of its pods' packets before the API answers.
 	Labels map[string]string `json:"labels,omitempty"`
-	// Recovered: the state file was lost. What is known of it is what the data path has, and not which
-	// pod it is.
-	Recovered bool `json:"recovered,omitempty"`
 }
 
 // Network is what a pod is to be configured with.
@@ -570,7 +567,7 @@ func (p *Pods) List() []Status {
 	out := make([]Status, len(leases))
 	for i, l := range leases {
 		out[i] = Status{Attachment: l.Key, Pod: l.Holder, Addresses: l.Addresses, TenantID: l.Tenant}
-		if l.Holder.Recovered {
+		if l.Holder.Recovered() {
 			out[i].Problem = recoveredProblem
 		}
 		if err := p.failures[l.Key]; err != nil {
