@@ -125,6 +125,15 @@ INLINE int goes_on(struct pod *p, struct pod_flow *flow, struct pod_flow_key *ke
 	return 1;
 }
 
+/* Whether it is a packet of the other end of a TCP connection that rules do not allow to who
+ * began it. It begins none: the connection would come back as one of the other direction. */
+INLINE int is_cut(struct pod *p, struct pod_flow *flow, struct pod_flow_key *key,
+		  struct upper *upper, __u32 direction)
+{
+	return key->protocol == NH_TCP && direction != flow->direction && !is_syn(upper->flags) &&
+	       !list_allows(p, key, flow->direction, RULE_BITS);
+}
+
 INLINE void count_policy(__u32 index, __u32 what)
 {
 	count_packets(&netpol_counter, index * NETPOL_COUNTS + what, 1, 0);
@@ -164,7 +173,8 @@ GLOBAL int ask_policies(struct inner *in, struct upper *upper, __u32 index, __u3
 			flow->closing = 1;
 		return 0;
 	}
-	if (!list_allows(p, key, direction, RULE_BITS))
+	if ((flow && is_cut(p, flow, key, upper, direction)) ||
+	    !list_allows(p, key, direction, RULE_BITS))
 		return refuse_by_policy(index, direction);
 	if (is_icmp(key->protocol) && !is_echo_request(key->protocol, upper->type))
 		return 0; /* has no answers */

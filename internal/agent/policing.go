@@ -110,6 +110,7 @@ func (p *policing) isolationStatus(o *OverlayStatus) (problems []string) {
 	if s.Problem != "" {
 		problems = append(problems, "NetworkPolicies are as before: "+s.Problem)
 	}
+	problems = append(problems, s.Exceeded...)
 	const most = 10
 	problems = append(problems, s.Problems[:min(most, len(s.Problems))]...)
 	if more := len(s.Problems) - most; more > 0 {

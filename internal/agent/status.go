@@ -426,7 +426,7 @@ func unvouched(g *plan.Goal) (problems []string) {
 	self := g.Self.Node()
 	self.Former = netip.Addr{} // they knew it
 	n := overlay.Vouch(self, overlay.Vouched{
-		Addresses: k.Addresses, PodCIDRs: k.PodCIDRs, Locator: k.Locator, Holder: func(netip.Prefix) string { return "" },
+		Addresses: k.Addresses, PodCIDRs: k.PodCIDRs, Pool: o.LocatorPool, Locator: k.Locator, Holder: func(netip.Prefix) string { return "" },
 	}, o.Accept)
 	for _, why := range n.Faults {
 		problems = append(problems, ProblemOthers+"do not use what this node says of itself: "+why)

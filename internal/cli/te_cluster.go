@@ -63,7 +63,7 @@ func (k *engineCluster) nodes(c *cobra.Command, agents netfile.Agents, live *te.
 	if err != nil {
 		return nil, nil, err
 	}
-	members, absent, err := e.Nodes(c.Context(), agents.Namespace, agents.Accept)
+	members, absent, err := e.Nodes(c.Context(), agents.Namespace, kube.Trust{Pool: agents.LocatorPool, Accept: agents.Accept})
 	switch {
 	case err == nil:
 		k.members, k.absent, k.read = members, absent, time.Now()

@@ -49,7 +49,7 @@ links:
   - {from: a, to: c, metric: 20, capacity: 10Mbit}
   - {from: c, to: d, metric: 20, capacity: 10Mbit}
   - {from: c, to: gone, capacity: 10Mbit}
-engine: {apply: true, every: 1s, hold: 5s, listen: "LISTEN", write: kubernetes, lease: {namespace: kube-system, name: te, duration: 3s}}
+engine: {apply: true, every: 1s, hold: 5s, listen: "LISTEN", write: kubernetes, agents: {locator_pool: "fc00::/16"}, lease: {namespace: kube-system, name: te, duration: 3s}}
 `
 
 // taker is an agent that takes SRv6Policies from the API, and sends 6 Mbit/s by each policy.

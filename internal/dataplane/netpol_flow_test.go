@@ -188,3 +188,79 @@ func TestFlowsMakeRoom(t *testing.T) {
 		}
 	})
 }
+
+// TestCutConnections: a TCP connection that policies allow no longer is closed for both ends,
+// until one of them begins another one. Packets of the end that did not begin it do not bring it
+// back, whoever began it, how long ago it was, and however often they come.
+func TestCutConnections(t *testing.T) {
+	const remote, local = 1000, 80
+	syn, synAck, fin, rst := uint8(2), uint8(0x12), uint8(0x11), uint8(4)
+	for name, row := range map[string]struct {
+		pod         bool // begins it
+		before, cut string
+	}{
+		"others began it":  {false, `{"podSelector":{},"policyTypes":["Ingress"],"ingress":[{"ports":[{"port":80}]}]}`, `{"podSelector":{},"policyTypes":["Ingress"]}`},
+		"the pod began it": {true, `{"podSelector":{},"policyTypes":["Egress"],"egress":[{}]}`, `{"podSelector":{},"policyTypes":["Egress"]}`},
+		"before policies":  {false, "", `{"podSelector":{},"policyTypes":["Ingress"]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inNamespace(t, rowPorts, func() {
+				r := newRowRig(t)
+				must(t, r.d.NetworkPolicies.Enforce(true))
+				program := podProgramsOf(t, r.d)[abi.ProgCulvertPod]
+				apply := func(spec string) {
+					state := netpol.State{
+						Namespaces: map[string]*netpol.Namespace{"x": {Name: "x"}}, Pods: []*netpol.Pod{{Namespace: "x", Name: "peer", UID: "peer"}},
+						Local: []netpol.Local{{Ifindex: rowPeer, Namespace: "x", Name: "peer", UID: "peer"}},
+					}
+					if spec != "" {
+						state.Policies = []*netpol.Policy{netpol.NewPolicy("x", "p", []byte(spec))}
+					}
+					must(t, r.d.NetworkPolicies.Apply(netpol.Compile(state)))
+				}
+				// send sends a segment of an end, and says what became of it.
+				send := func(fromPod bool, flags *uint8) string {
+					port, frame := rowPod, of(ip4("10.2.2.2", "10.1.1.1"), packet.TCP{Sport: remote, Dport: local, Flags: flags})
+					if fromPod {
+						port, frame = rowPeer, of(ip4("10.1.1.1", "10.2.2.2"), packet.TCP{Sport: local, Dport: remote, Flags: flags})
+					}
+					before := r.counters(t)
+					runOn(t, program, frameAt(t, port, frame), port)
+					for _, end := range []string{"forwarded", "policy_ingress", "policy_egress"} {
+						if since(before, r.counters(t))["outcome "+end].Packets == 1 {
+							return end
+						}
+					}
+					return "?"
+				}
+				want := func(what string, fromPod bool, flags *uint8, end string) {
+					t.Helper()
+					if got := send(fromPod, flags); got != end {
+						t.Errorf("%s: %s, want %s", what, got, end)
+					}
+				}
+				dropped := map[bool]string{false: "policy_ingress", true: "policy_egress"}
+				apply(row.before)
+				want("it begins", row.pod, &syn, "forwarded")
+				want("its answer", !row.pod, &synAck, "forwarded")
+				want("and so on", row.pod, nil, "forwarded")
+				apply(row.cut)
+				for range 3 {
+					for flags, what := range map[*uint8]string{nil: "data", &synAck: "SYN+ACK", &fin: "FIN", &rst: "RST"} {
+						want("cut, the other end: "+what, !row.pod, flags, dropped[!row.pod])
+						want("cut, who began it: "+what, row.pod, flags, dropped[row.pod])
+					}
+				}
+				key, bucket, way := r.flowOf(t, "10.2.2.2", local, remote)
+				bucket.Flow[way].Seen -= 500000 // more than 5 days
+				must(t, r.d.maps[abi.MapNetpolFlow].Put(&key, &bucket))
+				want("long afterwards, the other end", !row.pod, nil, dropped[!row.pod])
+				want("another one of who began it", row.pod, &syn, dropped[row.pod])
+				want("another one of the other end", !row.pod, &syn, "forwarded")
+				want("its answer", row.pod, &synAck, "forwarded")
+				apply(row.before)
+				want("as before, and goes on", row.pod, nil, "forwarded")
+			})
+		})
+	}
+}

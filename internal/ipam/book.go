@@ -58,7 +58,8 @@ type Pool struct {
 // same as others'. The methods may be called from any goroutine, but those about one key
 // one after the other.
 type Book[T any] struct {
-	db *bbolt.DB
+	db    *bbolt.DB
+	isNew bool
 
 	mu       sync.Mutex
 	prefixes map[uint8][]netip.Prefix // by tenant
@@ -109,6 +110,7 @@ func Open[T any](db *bbolt.DB) (*Book[T], error) {
 }
 
 func (b *Book[T]) load(tx *bbolt.Tx) error {
+	b.isNew = tx.Bucket(leaseBucket) == nil
 	leases, err := tx.CreateBucketIfNotExists(leaseBucket)
 	if err != nil {
 		return err
@@ -179,6 +181,29 @@ func (b *Book[T]) Add(key Key, tenant uint8, holder T) (l Lease[T], existed bool
 	defer b.mu.Unlock()
 	b.leases[key] = l
 	return l, existed, nil
+}
+
+// IsNew says whether there was no book before Open.
+func (b *Book[T]) IsNew() bool { return b.isNew }
+
+// Adopt keeps a lease whose addresses somebody has already, and nobody in the book.
+func (b *Book[T]) Adopt(l Lease[T]) error {
+	b.mu.Lock()
+	for _, a := range l.Addresses {
+		if b.used[home{l.Tenant, a}] {
+			b.mu.Unlock()
+			return fmt.Errorf("%s is held already", a)
+		}
+	}
+	b.hold(l)
+	b.mu.Unlock()
+	err := b.write(l)
+	if err != nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.drop(l.Key)
+	}
+	return err
 }
 
 // reserve takes addresses in memory, so that nobody else can.

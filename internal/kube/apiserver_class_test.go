@@ -46,7 +46,7 @@ func TestClassesOnAPIServer(t *testing.T) {
 	s.apply(t, objectIn(t, `{kind: SRv6TrafficClass, metadata: {name: gold}, spec: {color: 7, strict: true, claimable: true, match: {dscp: [10, 46]}}}`))
 	s.apply(t, objectIn(t, `{kind: SRv6TrafficClassClaim, metadata: {name: web, namespace: shop}, spec: {class: gold, match: {podLabels: {app: web}, dscp: [46]}}}`))
 	s.apply(t, objectIn(t, `{kind: SRv6TrafficClassClaim, metadata: {name: wide, namespace: shop}, spec: {class: gold, match: {dscp: [12]}}}`))
-	w, h, _ := starts(t, s.agent(t, me, s.admin.Host), Config{Node: me, Namespace: namespace, Accept: anything}, Known{})
+	w, h, _ := starts(t, s.agent(t, me, s.admin.Host), Config{Node: me, Namespace: namespace, Trust: Trust{Accept: anything}}, Known{})
 
 	is := func(kind, namespace, name, state, reason string) {
 		t.Helper()

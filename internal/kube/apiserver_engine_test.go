@@ -17,8 +17,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-
-	"github.com/culvert-net/culvert/internal/overlay"
 )
 
 // engineOf is an engine with the rights of the chart's service account, and no others, by a host.
@@ -61,13 +59,13 @@ func TestEngineOnAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.waits(t, "the engine has its rights, and the API server node-2 in memory", func() error {
-		members, _, err := e.Nodes(t.Context(), namespace, anything)
+		members, _, err := e.Nodes(t.Context(), namespace, Trust{Accept: anything})
 		if err != nil {
 			return err
 		}
 		return want(len(members) == 1 && members[0].Name == "node-2", "members %+v", members)
 	})
-	members, absent, err := s.engineOf(t, s.admin.Host).Nodes(t.Context(), namespace, overlay.Accept{})
+	members, absent, err := s.engineOf(t, s.admin.Host).Nodes(t.Context(), namespace, Trust{Pool: prefix(testPool)})
 	if err != nil || len(members) != 0 || !slices.ContainsFunc(absent, func(a Absent) bool { return a.Node == "node-2" && strings.Contains(a.Why, "no InternalIP") }) {
 		t.Errorf("nobody vouches for node-2: members %+v, absent %+v, %v", members, absent, err)
 	}

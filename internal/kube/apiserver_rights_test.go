@@ -148,14 +148,14 @@ func (s *server) takesNoClaim(t *testing.T) {
 		_, err := maps.Create(t.Context(), u, metav1.CreateOptions{})
 		return err
 	}
-	others, own := of("node-9", "fd78:9::/48"), of(me, "fd78:1::/48")
+	others, own := of("node-9", "fc00:0:789::/48"), of(me, "fc00:0:781::/48")
 	s.apply(t, others)
-	if err := create(of(me, "fd78:9::/48")); !apierrors.IsAlreadyExists(err) {
+	if err := create(of(me, "fc00:0:789::/48")); !apierrors.IsAlreadyExists(err) {
 		t.Errorf("another node's locator, for itself: %v", err)
 	}
-	denied("a locator for another node", create(of("node-9", "fd78:8::/48")))
+	denied("a locator for another node", create(of("node-9", "fc00:0:788::/48")))
 	for what, change := range map[string]func(*unstructured.Unstructured){
-		"a name of another locator": func(u *unstructured.Unstructured) { u.SetName(ClaimName(prefix("fd78:2::/48"))) },
+		"a name of another locator": func(u *unstructured.Unstructured) { u.SetName(ClaimName(prefix("fc00:0:782::/48"))) },
 		"a name of no locator":      func(u *unstructured.Unstructured) { u.SetName("coredns") },
 		"an owner of another name":  func(u *unstructured.Unstructured) { u.SetOwnerReferences(others.GetOwnerReferences()) },
 		"no owner":                  func(u *unstructured.Unstructured) { u.SetOwnerReferences(nil) },
@@ -172,18 +172,18 @@ func (s *server) takesNoClaim(t *testing.T) {
 		"no label":      func(u *unstructured.Unstructured) { u.SetLabels(nil) },
 		"another label": func(u *unstructured.Unstructured) { u.SetLabels(map[string]string{ClaimLabel: "", "x": "y"}) },
 		"more data": func(u *unstructured.Unstructured) {
-			u.Object["data"] = map[string]any{"node": me, "locator": "fd78:1::/48", "x": "y"}
+			u.Object["data"] = map[string]any{"node": me, "locator": "fc00:0:781::/48", "x": "y"}
 		},
 		"another node": func(u *unstructured.Unstructured) {
-			u.Object["data"] = map[string]any{"node": "node-9", "locator": "fd78:1::/48"}
+			u.Object["data"] = map[string]any{"node": "node-9", "locator": "fc00:0:781::/48"}
 		},
 	} {
 		u := own.DeepCopy()
 		change(u)
 		denied("a claim with "+what, create(u))
 	}
-	for locator, name := range map[string]string{"fd78::/32": "fd78----32", "fd78:1::/64": "fd78-1---64", "FD78:1::/48": "fd78-1---48", "fd78:1:0::/48": "fd78-1-0---48",
-		"fd78:1::1/48": "fd78-1--1-48", "10.0.0.0/48": "10.0.0.0-48", "x": "x"} {
+	for locator, name := range map[string]string{"fc00::/32": "fc00----32", "fd78:1::/48": "fd78-1---48", "fc00:1::/48": "fc00-1---48", "fc00:0:781::/64": "fc00-0-781---64", "FC00:0:781::/48": "fc00-0-781---48", "fc00:0:781:0::/48": "fc00-0-781-0---48",
+		"fc00:0:781::1/48": "fc00-0-781--1-48", "10.0.0.0/48": "10.0.0.0-48", "x": "x"} {
 		u := own.DeepCopy()
 		u.SetName("culvert-locator-" + name)
 		u.Object["data"] = map[string]any{"node": me, "locator": locator}
@@ -206,8 +206,8 @@ func (s *server) takesNoClaim(t *testing.T) {
 	}
 	denied("another node's claim, released", maps.Delete(t.Context(), others.GetName(), metav1.DeleteOptions{}))
 	denied("all claims, released", maps.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: ClaimLabel}))
-	s.apply(t, earlierObject(map[string]any{"node-9": "fd78:9::/48"}))
-	_, err := maps.Patch(t.Context(), LocatorsName, "application/merge-patch+json", []byte(`{"data":{"node-1":"fd78:3::/48"}}`), metav1.PatchOptions{})
+	s.apply(t, earlierObject(map[string]any{"node-9": "fc00:0:789::/48"}))
+	_, err := maps.Patch(t.Context(), LocatorsName, "application/merge-patch+json", []byte(`{"data":{"node-1":"fc00:0:783::/48"}}`), metav1.PatchOptions{})
 	denied("an entry of earlier builds", err)
 	if err := maps.Delete(t.Context(), own.GetName(), metav1.DeleteOptions{}); err != nil {
 		t.Errorf("its own claim, released: %v", err)
@@ -225,7 +225,7 @@ func (s *server) takesNoClaim(t *testing.T) {
 // may pass, until the API server knows of the first.
 func (s *server) oneLocator(t *testing.T, maps dynamic.ResourceInterface, of func(locator string) *unstructured.Unstructured) {
 	create := func(i int) error {
-		_, err := maps.Create(t.Context(), of(fmt.Sprintf("fd78:%x::/48", 0x100+i)), metav1.CreateOptions{})
+		_, err := maps.Create(t.Context(), of(fmt.Sprintf("fc00:0:%x::/48", 0x100+i)), metav1.CreateOptions{})
 		return err
 	}
 	isDenied := func(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) }
@@ -293,8 +293,8 @@ func earlierObject(data map[string]any) *unstructured.Unstructured {
 // with an earlier build keeps it, and Kubernetes releases the locator of a Node that is gone.
 func (s *server) claimed(t *testing.T) {
 	const n = 12
-	pool := prefix("fd77::/44") // of 16 locators, 15 that are claimed
-	s.apply(t, earlierObject(map[string]any{"c-03": "fd77:0:b::/48", "c-04": "fd77:0:c::/48"}))
+	pool := prefix("fc00:0:7700::/44") // of 16 locators, 15 that are claimed
+	s.apply(t, earlierObject(map[string]any{"c-03": "fc00:0:770b::/48", "c-04": "fc00:0:770c::/48"}))
 	got := make([]netip.Prefix, n)
 	var all sync.WaitGroup
 	for i := range n { // a node that is gone keeps nothing
@@ -302,7 +302,7 @@ func (s *server) claimed(t *testing.T) {
 	}
 	for i := range n {
 		name := fmt.Sprintf("c-%02d", i)
-		w, _, _ := starts(t, s.agent(t, name, s.admin.Host), Config{Node: name, Namespace: namespace}, Known{})
+		w, _, _ := starts(t, s.agent(t, name, s.admin.Host), Config{Node: name, Namespace: namespace, Trust: Trust{Pool: prefix(testPool)}}, Known{})
 		all.Go(func() {
 			var err error
 			if got[i], err = w.Claim(t.Context(), pool); err != nil {
@@ -318,7 +318,7 @@ func (s *server) claimed(t *testing.T) {
 		}
 		seen[p] = i
 	}
-	if got[3] != prefix("fd77:0:b::/48") || got[4] != prefix("fd77:0:c::/48") {
+	if got[3] != prefix("fc00:0:770b::/48") || got[4] != prefix("fc00:0:770c::/48") {
 		t.Errorf("what they had before: %s and %s", got[3], got[4])
 	}
 	s.collects(t)

@@ -38,7 +38,7 @@ func TestAPIServer(t *testing.T) {
 		s.apply(t, u)
 	}
 	proxy := newProxy(t, s)
-	w, h, _ := starts(t, s.agent(t, me, proxy.url), Config{Node: me, Namespace: namespace, Accept: anything}, Known{})
+	w, h, _ := starts(t, s.agent(t, me, proxy.url), Config{Node: me, Namespace: namespace, Trust: Trust{Accept: anything}}, Known{})
 	core, byName, byAddress := "srv6policy:core", "configmap:ipv4:node-2", "configmap:ipv6:fd11::1000"
 	s.waits(t, "everything is observed", func() error {
 		return want(h.has(func(h *observed) bool { return len(h.paths) == 3 && len(h.nodes) == 1 && len(h.self.PodCIDRs) == 2 }) && w.Status().Complete, "observed %v, status %+v", h.log, w.Status())
@@ -279,7 +279,7 @@ func TestMemory(t *testing.T) {
 	s.apply(t, listingObject(list))
 	before := heap()
 	began := time.Now()
-	w, h, _ := starts(t, s.agent(t, me, s.admin.Host), Config{Node: me, Namespace: namespace, Accept: anything}, Known{})
+	w, h, _ := starts(t, s.agent(t, me, s.admin.Host), Config{Node: me, Namespace: namespace, Trust: Trust{Accept: anything}}, Known{})
 	s.waits(t, "everything is observed", func() error {
 		return want(h.has(func(h *observed) bool { return len(h.paths) == 2*n && len(h.nodes) == n }), "status %+v", w.Status())
 	})

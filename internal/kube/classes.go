@@ -118,7 +118,7 @@ func (w *Watcher) followServices(ctx context.Context, wanted map[Service]bool) (
 func (w *Watcher) followService(s Service) (*source, error) {
 	return follow(w.api.objects.Resource(sliceResource).Namespace(s.Namespace), wanted{
 		name: "endpoints of " + s.String(), client: w.api.objects, example: &unstructured.Unstructured{},
-		labels: labels.Set{serviceLabel: s.Name}, keep: only(lean), changed: func(string) { w.observe.Add(task{about: aboutClasses}) },
+		labels: labels.Set{serviceLabel: s.Name}, keep: only(keepEndpoints), changed: func(string) { w.observe.Add(task{about: aboutClasses}) },
 	})
 }
 
@@ -145,6 +145,25 @@ func (w *Watcher) endpoints(s Service) (out []netip.Prefix) {
 	}
 	slices.SortFunc(out, func(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) })
 	return slices.Compact(out)
+}
+
+// keepEndpoints keeps the addresses of an EndpointSlice: it may be anybody's, and large.
+func keepEndpoints(u *unstructured.Unstructured) (any, error) {
+	list, _, _ := unstructured.NestedSlice(u.Object, "endpoints")
+	kept := &unstructured.Unstructured{Object: map[string]any{"apiVersion": u.GetAPIVersion(), "kind": u.GetKind()}}
+	kept.SetName(u.GetName())
+	kept.SetNamespace(u.GetNamespace())
+	kept.SetResourceVersion(u.GetResourceVersion())
+	kept.SetCreationTimestamp(u.GetCreationTimestamp())
+	var endpoints []any
+	for _, e := range list {
+		fields, _ := e.(map[string]any)
+		if addresses, _, err := unstructured.NestedSlice(fields, "addresses"); err == nil {
+			endpoints = append(endpoints, map[string]any{"addresses": addresses})
+		}
+	}
+	kept.Object["endpoints"] = endpoints
+	return kept, nil
 }
 
 // lean drops of an object what is never read.

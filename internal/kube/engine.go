@@ -58,11 +58,11 @@ type Absent struct {
 
 // Nodes are the members of the overlay, as their agents publish them and as far as the cluster
 // vouches for it: agents judge what others publish in the same way. namespace has their claims of
-// locators, and accept is overlay.accept of the agents. Members are sorted by name.
-func (e *Engine) Nodes(ctx context.Context, namespace string, accept overlay.Accept) (members []overlay.Node, absent []Absent, err error) {
+// locators. Members are sorted by name.
+func (e *Engine) Nodes(ctx context.Context, namespace string, trust Trust) (members []overlay.Node, absent []Absent, err error) {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit) // a round waits for it
 	defer cancel()
-	nodes, h, err := e.holdings(ctx, namespace, accept)
+	nodes, h, err := e.holdings(ctx, namespace, trust)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -92,7 +92,7 @@ func (e *Engine) Nodes(ctx context.Context, namespace string, accept overlay.Acc
 }
 
 // holdings reads which node holds what. The nodes are sorted by age.
-func (e *Engine) holdings(ctx context.Context, namespace string, accept overlay.Accept) (nodes []*otherNode, h *holdings, err error) {
+func (e *Engine) holdings(ctx context.Context, namespace string, trust Trust) (nodes []*otherNode, h *holdings, err error) {
 	inMemory := metav1.ListOptions{ResourceVersion: "0"} // what the API server has there
 	list, err := e.api.objects.Resource(nodeResource).List(ctx, inMemory)
 	if err != nil {
@@ -120,7 +120,7 @@ func (e *Engine) holdings(ctx context.Context, namespace string, accept overlay.
 	if err != nil {
 		return nil, nil, fmt.Errorf("locators of nodes of earlier builds: %w", err)
 	}
-	return nodes, holdingsOf(nodes, claims, readEarlierClaims(earlier), accept), nil
+	return nodes, holdingsOf(nodes, claims, readEarlierClaims(earlier), trust), nil
 }
 
 // member is what is used of what a node publishes, beside other members. before is what was used

@@ -45,11 +45,15 @@ func TestEngineNodes(t *testing.T) {
 	c.member("91", "40", func(n *overlay.Node) {
 		n.Address, n.Locator, n.IPv4, n.BSID4 = addr("2001:db8::ff"), prefix("fcff:91::/48"), []netip.Addr{addr("fcff:91:0:4::")}, netip.Addr{}
 	})
+	c.put(configMapResource, claimOf("node-93", "2001:db8:7::/48")) // the prefix of servers
+	c.member("93", "40", func(n *overlay.Node) {
+		n.Locator, n.IPv4, n.BSID4 = prefix("2001:db8:7::/48"), []netip.Addr{addr("2001:db8:7:4::")}, netip.Addr{}
+	})
 	e := c.engine()
 	c.nodes(e, overlay.Accept{}, "node-2 node-3 node-7 node-9", map[string]string{
 		me: "has published nothing", "node-4": "locator fc00:0:4::/48 is not claimed by the node", "node-5": "address 2001:db8::2 is that of node-2",
 		"node-6": "SID fc00:0:2:4:: is that of node-2", "node-7": "prefix 10.244.2.0/24 is that of node-2", "node-8": "cannot be used",
-		"node-91": "address 2001:db8::ff is no InternalIP of its Node",
+		"node-91": "address 2001:db8::ff is no InternalIP of its Node", "node-93": "locator 2001:db8:7::/48 is not in overlay.locator_pool",
 	})
 	accept := overlay.Accept{Addresses: []netip.Prefix{prefix("2001:db8::ff/128")}, SIDs: []netip.Prefix{prefix("fcff::/16")}}
 	c.nodes(e, accept, "node-2 node-3 node-7 node-9 node-91", map[string]string{"node-4": "not claimed"})
@@ -79,7 +83,7 @@ func TestEngineNodes(t *testing.T) {
 // or a part of them.
 func (c *cluster) nodes(e *Engine, accept overlay.Accept, names string, absent map[string]string) []overlay.Node {
 	c.t.Helper()
-	members, without, err := e.Nodes(c.t.Context(), namespace, accept)
+	members, without, err := e.Nodes(c.t.Context(), namespace, Trust{prefix(testPool), accept})
 	var all []string
 	for _, m := range members {
 		all = append(all, m.Name)
@@ -108,7 +112,7 @@ func TestEngineWithoutClaims(t *testing.T) {
 	c.objects.PrependReactor("list", configMapResource.Resource, func(ktesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewForbidden(configMapResource.GroupResource(), "", errors.New("no rights"))
 	})
-	if members, _, err := c.engine().Nodes(t.Context(), namespace, anything); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "claims of locators") {
+	if members, _, err := c.engine().Nodes(t.Context(), namespace, Trust{Accept: anything}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "claims of locators") {
 		t.Errorf("members %v, %v", members, err)
 	}
 }

@@ -336,11 +336,14 @@ func waits(t *testing.T, what string, f func() bool) {
 	}
 }
 
+// testPool is overlay.locator_pool, as the manifest has it.
+const testPool = "fc00::/32"
+
 // anything is for tests in which nodes say what they like.
 var anything = overlay.Accept{Addresses: []netip.Prefix{prefix("::/0")}, PodPrefixes: []netip.Prefix{prefix("0.0.0.0/0"), prefix("::/0")}, SIDs: []netip.Prefix{prefix("::/0")}}
 
 // starts runs a watcher until the test ends, or its function is called.
 func (c *cluster) starts(k Known) (*Watcher, *observed, func()) {
 	c.t.Helper()
-	return starts(c.t, c.connection(), Config{Node: me, Namespace: namespace, Accept: anything}, k)
+	return starts(c.t, c.connection(), Config{Node: me, Namespace: namespace, Trust: Trust{Accept: anything}}, k)
 }

@@ -14,7 +14,7 @@ type Config struct {
 	Namespace  string // of the ConfigMaps
 	Node       string // the name of this node's Node
 	Version    string // of this program, for the API server's log
-	Accept     overlay.Accept
+	Trust      Trust
 	Log        *slog.Logger
 	// NetworkPolicies has what NetworkPolicies depend on watched. Tenants are those whose
 	// addresses pods may have beside their own.

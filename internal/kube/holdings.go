@@ -12,7 +12,23 @@ import (
 type holdings struct {
 	list     []holding
 	locators map[string]netip.Prefix // by node
-	accept   overlay.Accept
+	trust    Trust
+}
+
+// Trust is what of nodes counts.
+type Trust struct {
+	// Pool is overlay.locator_pool of the agents. A claim of a locator outside of it counts for
+	// nobody, unless Accept.SIDs has it: who has an agent's credential could claim the prefix of
+	// somebody else's addresses.
+	Pool   netip.Prefix
+	Accept overlay.Accept
+}
+
+// hasLocator says whether a claim of a locator may count.
+func (t Trust) hasLocator(p netip.Prefix) bool {
+	return slices.ContainsFunc(append([]netip.Prefix{t.Pool}, t.Accept.SIDs...), func(q netip.Prefix) bool {
+		return q.IsValid() && q.Bits() <= p.Bits() && q.Contains(p.Addr())
+	})
 }
 
 // holding is something that a node holds.
@@ -22,9 +38,9 @@ type holding struct {
 }
 
 // holdingsOf are those of nodes, with their claims of locators, and with those of nodes of earlier
-// builds. A claim of a Node that is gone counts for nobody.
-func holdingsOf(nodes []*otherNode, claims []*locatorClaim, earlier map[string]netip.Prefix, accept overlay.Accept) *holdings {
-	h := &holdings{locators: map[string]netip.Prefix{}, accept: accept}
+// builds. A claim of a Node that is gone counts for nobody, nor does one that trust does not have.
+func holdingsOf(nodes []*otherNode, claims []*locatorClaim, earlier map[string]netip.Prefix, trust Trust) *holdings {
+	h := &holdings{locators: map[string]netip.Prefix{}, trust: trust}
 	uids := map[string]string{}
 	for _, n := range nodes {
 		uids[n.Name] = n.is.UID
@@ -38,7 +54,7 @@ func holdingsOf(nodes []*otherNode, claims []*locatorClaim, earlier map[string]n
 	claims = slices.Clone(claims)
 	slices.SortFunc(claims, func(a, b *locatorClaim) int { return a.locator.Addr().Compare(b.locator.Addr()) })
 	for _, c := range claims {
-		if uids[c.node] == string(c.owner) && c.owner != "" {
+		if uids[c.node] == string(c.owner) && c.owner != "" && trust.hasLocator(c.locator) {
 			h.list = append(h.list, holding{c.locator, c.node})
 			if !h.locators[c.node].IsValid() {
 				h.locators[c.node] = c.locator
@@ -48,7 +64,7 @@ func holdingsOf(nodes []*otherNode, claims []*locatorClaim, earlier map[string]n
 	for node, p := range earlier {
 		_, isNode := uids[node]
 		_, claims := h.locators[node]
-		if isNode && !claims && h.holder(p, node) == "" {
+		if isNode && !claims && trust.hasLocator(p) && h.holder(p, node) == "" {
 			h.locators[node] = p
 			h.list = append(h.list, holding{p, node})
 		}
@@ -69,8 +85,8 @@ func (h *holdings) holder(p netip.Prefix, but string) string {
 // judge returns the part of what a node says of itself that it may. before is what was used of it
 // until now.
 func (h *holdings) judge(n overlay.Node, is Self, before overlay.Node) overlay.Node {
-	return overlay.Vouch(n, overlay.Vouched{Addresses: is.Addresses, PodCIDRs: is.PodCIDRs, Locator: h.locators[n.Name], Before: before,
-		Holder: func(p netip.Prefix) string { return h.holder(p, n.Name) }}, h.accept)
+	return overlay.Vouch(n, overlay.Vouched{Addresses: is.Addresses, PodCIDRs: is.PodCIDRs, Pool: h.trust.Pool, Locator: h.locators[n.Name], Before: before,
+		Holder: func(p netip.Prefix) string { return h.holder(p, n.Name) }}, h.trust.Accept)
 }
 
 // use returns what is used of what a node says of itself. Where nothing of it is the node's, what

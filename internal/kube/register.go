@@ -56,7 +56,7 @@ func newRegister(w *Watcher) *register {
 	if u := object[unstructured.Unstructured](w.self, w.config.Node); u != nil {
 		nodes = slices.Insert(nodes, 0, readOtherNode(u))
 	}
-	return &register{w, holdingsOf(nodes, claimer{w}.allClaims(), claimer{w}.earlierClaims(), w.config.Accept)}
+	return &register{w, holdingsOf(nodes, claimer{w}.allClaims(), claimer{w}.earlierClaims(), w.config.Trust)}
 }
 
 // before is what was used of a node until now.

@@ -30,7 +30,7 @@ func (c *cluster) member(i, second string, change func(*overlay.Node)) {
 
 // judges starts a watcher that accepts nothing without the cluster's word.
 func (c *cluster) judges() (*Watcher, *observed) {
-	w, h, _ := starts(c.t, c.connection(), Config{Node: me, Namespace: namespace}, Known{})
+	w, h, _ := starts(c.t, c.connection(), Config{Node: me, Namespace: namespace, Trust: Trust{Pool: prefix(testPool)}}, Known{})
 	return w, h
 }
 
@@ -60,11 +60,22 @@ func TestThieves(t *testing.T) {
 	})
 	c.member("6", "10", func(n *overlay.Node) { n.Prefixes = append(n.Prefixes, prefix("8.8.8.0/24"), prefix("10.244.2.0/24")) })
 	c.member("7", "10", nil)
+	c.put(configMapResource, claimOf("node-8", "2001:db8:7::/48")) // the prefix of servers
+	c.member("8", "10", func(n *overlay.Node) {
+		n.Locator, n.IPv4, n.BSID4 = prefix("2001:db8:7::/48"), []netip.Addr{addr("2001:db8:7:4::")}, netip.Addr{}
+	})
+	c.member("9", "10", func(n *overlay.Node) {
+		n.Locator, n.IPv4, n.BSID4 = netip.Prefix{}, []netip.Addr{n.Address, n.IPv4[0]}, netip.Addr{}
+		for i := range 10000 {
+			n.Prefixes = append(n.Prefixes, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, 9, byte(i)}), 32))
+		}
+	})
 	_, h := c.judges()
-	waits(t, "all are judged", func() bool { return h.has(func(h *observed) bool { return len(h.nodes) == 6 }) })
+	waits(t, "all are judged", func() bool { return h.has(func(h *observed) bool { return len(h.nodes) == 8 }) })
 	for name, want := range map[string]string{
 		"node-2": "", "node-3": "locator fc00:0:2::/48 is that of node-2", "node-4": "locator fc00:0:4::/48 is not claimed by the node",
 		"node-5": "address 2001:db8::2 is that of node-2", "node-6": "", "node-7": "locator fc00:0:7::/48 is not claimed by the node",
+		"node-8": "locator 2001:db8:7::/48 is not in overlay.locator_pool", "node-9": "",
 	} {
 		if got := h.refused(name); got == "" != (want == "") || !strings.Contains(got, want) {
 			t.Errorf("%s: refused %q, want %q", name, got, want)
@@ -73,6 +84,10 @@ func TestThieves(t *testing.T) {
 	six := h.nodes["node-6"]
 	if !slices.Equal(six.Prefixes, []netip.Prefix{prefix("10.244.6.0/24")}) || len(six.Faults) != 2 || !strings.Contains(six.Faults[1], "that of node-2") {
 		t.Errorf("node-6: %+v", six)
+	}
+
+	if nine := h.nodes["node-9"]; len(nine.Prefixes) != overlay.MaxAnnounced || !slices.Equal(nine.Faults, []string{"9937 of its 10001 prefixes are not used: a node may have 64"}) {
+		t.Errorf("node-9 has %d prefixes; %q", len(nine.Prefixes), nine.Faults)
 	}
 
 	// A claim that comes makes a node one of the cluster; one that goes does not lose it.
@@ -147,7 +162,7 @@ func TestPathToARefusedNode(t *testing.T) {
 func TestJudgesNobodyEarly(t *testing.T) {
 	c := newCluster(t)
 	c.member("2", "30", nil)
-	w, err := newWatcher(Config{Node: me, Namespace: namespace}, c.connection())
+	w, err := newWatcher(Config{Node: me, Namespace: namespace, Trust: Trust{Pool: prefix(testPool)}}, c.connection())
 	if err != nil {
 		t.Fatal(err)
 	}

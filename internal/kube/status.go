@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,7 +56,18 @@ type listingStatus struct {
 const (
 	maxListedPaths = 256
 	maxStatusNodes = 128
+	// Of a reason: the resources' schema takes no more, and 256 of those in an annotation fit.
+	maxReason       = 1024
+	maxListedReason = 512
 )
+
+// shortened is a text of so many characters at most.
+func shortened(text string, most int) string {
+	if utf8.RuneCountInString(text) <= most {
+		return text
+	}
+	return string([]rune(text)[:most-1]) + "…"
+}
 
 // SetVerdicts writes the state of all paths to the objects that they came from.
 func (w *Watcher) SetVerdicts(all []Verdict) {
@@ -85,6 +97,9 @@ func (w *Watcher) judge(o *origin) []progress {
 	for i, e := range entries {
 		p := progress{Name: e.name, Since: time.Now().UTC().Format(time.RFC3339)}
 		p.State, p.Reason = w.stateOf(o, e)
+		if p.Reason = shortened(p.Reason, maxReason); o.isListing() {
+			p.Reason = shortened(p.Reason, maxListedReason)
+		}
 		p.RoundTrips = strings.Fields(w.verdicts[e.path.Name].RoundTrips)
 		if old := before[e.name]; old.State == p.State {
 			p.Since = old.Since

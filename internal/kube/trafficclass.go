@@ -3,6 +3,7 @@ package kube
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -152,15 +153,61 @@ func (v *classView) read(classes, claims []*unstructured.Unstructured) map[Servi
 			services[s.Match.Service] = true
 		}
 	}
+	wanted := map[string][]Service{} // by namespace, those of the oldest claims first
 	for _, u := range claims {
 		s, err := readClaim(u)
+		if err == nil && s.Match.Service != (Service{}) {
+			wanted[u.GetNamespace()], err = addService(wanted[u.GetNamespace()], s.Match.Service)
+		}
 		if v.problems[u] = err; err == nil {
 			v.claims[u] = s
-			services[s.Match.Service] = true
+		}
+	}
+	for s := range inTurn(wanted, maxServices) {
+		services[s] = true
+	}
+	for _, u := range claims {
+		if at := v.claims[u].Match.Service; at != (Service{}) && !services[at] {
+			v.problems[u] = waiting{fmt.Errorf("the claims of the cluster name more than %d Services, and %s is not among those whose endpoints are watched", maxServices, at)}
+			delete(v.claims, u)
 		}
 	}
 	delete(services, Service{})
 	return services
+}
+
+// Each Service that a class or a claim names is a watch of every agent. Owners of namespaces make claims:
+// so many Services may those of a namespace name, and of the cluster. Those of a Service that names more
+// endpoints are not used.
+const (
+	maxNamespaceServices = 16
+	maxServices          = 512
+	maxEndpoints         = 4096
+)
+
+// addService adds one to the Services that the claims of a namespace name.
+func addService(list []Service, s Service) ([]Service, error) {
+	switch {
+	case slices.Contains(list, s):
+		return list, nil
+	case len(list) == maxNamespaceServices:
+		return list, config.Errors{fault("spec.match.service", "give destinations, or delete older claims", "the claims of a namespace name %d Services at most", maxNamespaceServices)}
+	}
+	return append(list, s), nil
+}
+
+// inTurn are as many Services as there is room for: no namespace's second before another one's first.
+func inTurn(wanted map[string][]Service, most int) map[Service]bool {
+	out := map[Service]bool{}
+	namespaces := slices.Sorted(maps.Keys(wanted))
+	for turn := range maxNamespaceServices {
+		for _, name := range namespaces {
+			if turn < len(wanted[name]) && len(out) < most {
+				out[wanted[name][turn]] = true
+			}
+		}
+	}
+	return out
 }
 
 // takeClaims makes classes of the claims that can be used.
@@ -232,6 +279,9 @@ func (v *classView) matchOf(m ClassMatch) (class.Match, error) {
 		return m.match(nil), nil
 	}
 	to := v.endpoints(m.Service)
+	if len(to) > maxEndpoints {
+		return class.Match{}, fmt.Errorf("spec.match.service: Service %s has %d endpoints, and %d are allowed", m.Service, len(to), maxEndpoints)
+	}
 	if len(to) == 0 {
 		return class.Match{}, waiting{fmt.Errorf("there is no Service %s, or it has no endpoints", m.Service)}
 	}

@@ -58,6 +58,9 @@ var (
 	PodFailed = define("pod.failed", slog.LevelError,
 		"A pod could not be connected again, after a start or after its interface came back. The daemon tries again.",
 		"The error says why; deleting the pod makes a new one.")
+	PodRecovered = define("pod.recovered", slog.LevelWarn,
+		"The state file was lost: a running pod keeps the addresses that the data path has of it.",
+		"Delete the pod, so that its controller makes a new one: until then the node does not know its container.")
 	PodMTUFailed = define("pod.mtu_failed", slog.LevelWarn,
 		"A pod's MTU could not be set. The daemon tries again.",
 		"If it repeats, delete the pod.")
@@ -67,6 +70,9 @@ var (
 	NetPolUnusable = define("netpol.unusable", slog.LevelWarn,
 		"A NetworkPolicy cannot be used as it is; the problem names what of it.",
 		"Fix the object.")
+	NetPolExceeded = define("netpol.exceeded", slog.LevelWarn,
+		"There is no room for the NetworkPolicies of a namespace: its pods that they isolate are closed on this node, those of others are not.",
+		"Have the namespace's owner use fewer or larger ipBlocks. It is tried again when its policies change, and each minute.")
 	NetPolUnknown = define("netpol.unknown", slog.LevelWarn,
 		"What NetworkPolicies say of a new pod is not known yet: until then it reaches this node only.",
 		"If it lasts, check the route to the API server.")

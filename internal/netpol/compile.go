@@ -1,6 +1,7 @@
 package netpol
 
 import (
+	"encoding/binary"
 	"net/netip"
 	"slices"
 )
@@ -13,6 +14,7 @@ import (
 type Compiler struct {
 	salt   string
 	held   *terms // what lists in the data path may ask for
+	before *terms // held before the last Compile
 	last   *terms // of the lists compiled last
 	terms  *terms // that known are made by
 	blocks blocks
@@ -21,6 +23,7 @@ type Compiler struct {
 	known      map[*Pod]*knownPod
 	identities map[string]*Identity
 	lists      map[string]*List
+	joined     map[string]*List // by the policies that they join, and by named ports of pods
 }
 
 // knownPod is a pod as a peer.
@@ -43,18 +46,21 @@ func Compile(s State) Desired { return NewCompiler("").Compile(s) }
 // Applied says that the data path has all of what was compiled last, and nothing else.
 func (c *Compiler) Applied() { c.held = c.last }
 
+// Refused says that the data path has nothing of what was compiled last.
+func (c *Compiler) Refused() { c.held = c.before }
+
 // Compile says what the data path is to hold. A pod on this node that the state does not have
 // yet, or has no more, is isolated from everybody.
 func (c *Compiler) Compile(s State) Desired {
-	d := Desired{Pods: make(map[int]Isolation, len(s.Local))}
+	d := Desired{Pods: make(map[int]Isolation, len(s.Local)), Prefixes: map[string]int{}}
 	here := s.here()
 	last := c.isolate(&s, here, &d)
 	all := newTerms()
 	all.with(c.held)
 	all.with(last)
-	c.held, c.last = all, last
+	c.before, c.held, c.last = c.held, all, last
 	if !all.same(c.terms) {
-		c.terms, c.blocks = all, all.blocks()
+		c.terms, c.blocks = all, blocksOf(all.prefixes)
 		c.forget()
 	}
 	size := len(all.prefixes)
@@ -107,6 +113,7 @@ func (c *Compiler) isolate(s *State, here map[podKey]*Pod, d *Desired) *terms {
 	for _, p := range s.Policies {
 		policies[p.Namespace] = append(policies[p.Namespace], p)
 	}
+	closed := d.exceeding(s, policies)
 	lists, used := map[string]*List{}, newTerms()
 	intern := func(l *List) *List {
 		if l == nil {
@@ -122,13 +129,30 @@ func (c *Compiler) isolate(s *State, here map[podKey]*Pod, d *Desired) *terms {
 		used.with(l.terms)
 		return l
 	}
+	joined := map[string]*List{}
+	of := func(pod *Pod, way direction) *List {
+		selected := selecting(pod, policies[pod.Namespace], way)
+		switch {
+		case len(selected) == 0:
+			return nil
+		case closed[pod.Namespace]:
+			return intern(Nothing())
+		}
+		key := joinedKey(pod, selected, way)
+		if joined[key] == nil {
+			if joined[key] = c.joined[key]; joined[key] == nil {
+				joined[key] = listOf(pod, selected, way)
+			}
+		}
+		joined[key] = intern(joined[key])
+		return joined[key]
+	}
 	for _, l := range s.Local {
-		var i Isolation
+		i := Isolation{Namespace: l.Namespace}
 		switch pod := here[l.key()]; {
 		case l.Name == "": // no pod of Kubernetes
 		case l.is(pod):
-			i.Ingress = intern(listOf(pod, policies[l.Namespace], ingress))
-			i.Egress = intern(listOf(pod, policies[l.Namespace], egress))
+			i.Ingress, i.Egress = of(pod, ingress), of(pod, egress)
 		default:
 			d.Unknown = append(d.Unknown, l.Ifindex)
 			i.Ingress, i.Egress = intern(Nothing()), intern(Nothing())
@@ -140,27 +164,44 @@ func (c *Compiler) isolate(s *State, here map[podKey]*Pod, d *Desired) *terms {
 			}
 		}
 	}
-	c.lists = lists
+	c.lists, c.joined = lists, joined
 	return used
 }
 
-// listOf is the list of a pod; nil: no policy isolates it in the direction.
+// selecting are the policies that isolate a pod in the direction.
+func selecting(pod *Pod, policies []*Policy, d direction) (out []*Policy) {
+	for _, p := range policies {
+		if p.selects(d, pod) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// joinedKey is the same for lists of the same policies for pods with the same named ports, which
+// rules for ingress may ask for.
+func joinedKey(pod *Pod, policies []*Policy, d direction) string {
+	b := appendCount([]byte{byte(d)}, len(policies))
+	for _, p := range policies {
+		b = binary.BigEndian.AppendUint64(b, p.id)
+	}
+	if d == ingress {
+		for _, p := range pod.Ports {
+			b = binary.BigEndian.AppendUint16(append(appendText(b, p.Name), p.Protocol), p.Port)
+		}
+	}
+	return string(b)
+}
+
+// listOf is the list of a pod that policies isolate in the direction.
 func listOf(pod *Pod, policies []*Policy, d direction) *List {
-	isolated := false
 	var rules []listRule
 	for _, p := range policies {
-		if !p.selects(d, pod) {
-			continue
-		}
-		isolated = true
 		for i := range p.rules[d] {
 			if r, some := newListRule(&p.rules[d][i], d, pod); some {
 				rules = append(rules, r)
 			}
 		}
-	}
-	if !isolated {
-		return nil
 	}
 	return newList(rules)
 }

@@ -285,6 +285,9 @@ func (s *State) decide(d direction, own, other end, q Question) (out Decision) {
 		}
 	}
 	switch {
+	case out.IsolatedBy != nil && s.Closed[pod.Namespace]:
+		out.Allowed, out.Policy, out.Rule = false, "", ""
+		out.Why = fmt.Sprintf("there is no room for the policies of namespace %s: its isolated pods are closed (culvert status)", pod.Namespace)
 	case out.IsolatedBy == nil:
 		out.Allowed, out.Why = true, fmt.Sprintf("no policy isolates it for %s", d)
 	case !out.Allowed:

@@ -2,6 +2,7 @@ package netpol
 
 import (
 	"encoding/binary"
+	"iter"
 	"maps"
 	"net/netip"
 	"slices"
@@ -63,14 +64,13 @@ func newTerms() *terms {
 
 // add adds what a rule asks for.
 func (t *terms) add(r *listRule) {
-	for _, p := range r.peers {
-		if !p.pods {
-			t.prefixes[p.block] = true
-			for _, e := range p.except {
-				t.prefixes[e] = true
-			}
-			continue
+	for _, p := range r.blocks {
+		t.prefixes[p.block] = true
+		for _, e := range p.except {
+			t.prefixes[e] = true
 		}
+	}
+	for _, p := range r.pods {
 		t.pods = true
 		if p.namespace != "" {
 			t.namespaces[p.namespace] = true
@@ -104,15 +104,23 @@ func (t *terms) same(o *terms) bool {
 		maps.Equal(t.tenants, o.tenants)
 }
 
-// blocks finds the longest of some prefixes that holds an address.
+// blocks finds those of some prefixes that hold an address.
 type blocks struct {
 	prefixes map[netip.Prefix]bool
 	lengths  [2][]int // of IPv4 and IPv6, the longest first
 }
 
-func (t *terms) blocks() blocks {
-	b := blocks{prefixes: t.prefixes}
-	for p := range t.prefixes {
+func setOf(list []netip.Prefix) map[netip.Prefix]bool {
+	out := make(map[netip.Prefix]bool, len(list))
+	for _, p := range list {
+		out[p] = true
+	}
+	return out
+}
+
+func blocksOf(prefixes map[netip.Prefix]bool) blocks {
+	b := blocks{prefixes: prefixes}
+	for p := range prefixes {
 		f := family(p.Addr())
 		b.lengths[f] = append(b.lengths[f], p.Bits())
 	}
@@ -123,6 +131,28 @@ func (t *terms) blocks() blocks {
 		b.lengths[f] = list
 	}
 	return b
+}
+
+// covering are the prefixes that have all addresses of another one, the longest first.
+func (b blocks) covering(p netip.Prefix) iter.Seq[netip.Prefix] {
+	return func(yield func(netip.Prefix) bool) {
+		for _, bits := range b.lengths[family(p.Addr())] {
+			if bits > p.Bits() {
+				continue
+			}
+			if q, err := p.Addr().Prefix(bits); err == nil && b.prefixes[q] && !yield(q) {
+				return
+			}
+		}
+	}
+}
+
+// cover says whether one of them has all addresses of another prefix.
+func (b blocks) cover(p netip.Prefix) bool {
+	for range b.covering(p) {
+		return true
+	}
+	return false
 }
 
 // holding is the longest prefix that holds an address; not valid: none does.

@@ -13,6 +13,16 @@ type List struct {
 	key   string
 	rules []listRule
 	terms *terms
+	// What Allows looks at: rules that are not for blocks alone, and blocks by their prefixes.
+	others []*listRule
+	blocks map[netip.Prefix][]ruleBlock
+	where  blocks
+}
+
+// ruleBlock is an ipBlock of a rule.
+type ruleBlock struct {
+	rule   *listRule
+	except blocks
 }
 
 // listRule is a rule without the policy that it is from. Ingress rules have no named ports:
@@ -20,7 +30,8 @@ type List struct {
 type listRule struct {
 	key       string
 	everybody bool
-	peers     []peer
+	pods      []peer
+	blocks    []peer
 	ports     []Ports
 	named     []namedPort
 }
@@ -35,19 +46,35 @@ func Nothing() *List { return newList(nil) }
 func newList(rules []listRule) *List {
 	slices.SortFunc(rules, func(a, b listRule) int { return strings.Compare(a.key, b.key) })
 	rules = slices.CompactFunc(rules, func(a, b listRule) bool { return a.key == b.key })
-	l := &List{rules: rules, terms: newTerms()}
+	l := &List{rules: rules, terms: newTerms(), blocks: map[netip.Prefix][]ruleBlock{}}
 	b := appendCount(nil, len(rules))
+	known := map[netip.Prefix]bool{}
 	for i := range rules {
-		b = appendText(b, rules[i].key)
-		l.terms.add(&rules[i])
+		r := &rules[i]
+		b = appendText(b, r.key)
+		l.terms.add(r)
+		if r.everybody || len(r.pods) > 0 {
+			l.others = append(l.others, r)
+		}
+		for _, p := range r.blocks {
+			known[p.block] = true
+			l.blocks[p.block] = append(l.blocks[p.block], ruleBlock{r, blocksOf(setOf(p.except))})
+		}
 	}
-	l.key = string(b)
+	l.key, l.where = string(b), blocksOf(known)
 	return l
 }
 
 // newListRule is a rule as it is for a pod.
 func newListRule(r *rule, d direction, pod *Pod) (out listRule, some bool) {
-	out = listRule{everybody: r.everybody, peers: r.peers, ports: slices.Clone(r.ports)}
+	out = listRule{everybody: r.everybody, ports: slices.Clone(r.ports)}
+	for _, p := range r.peers {
+		if p.pods {
+			out.pods = append(out.pods, p)
+		} else {
+			out.blocks = append(out.blocks, p)
+		}
+	}
 	switch d {
 	case ingress:
 		for _, n := range r.named {
@@ -104,11 +131,7 @@ func (p peer) appendKey(b []byte) []byte {
 // order that do not overlap. Without an identity it is what everybody is allowed.
 func (l *List) Allows(who *Identity) []Ports {
 	var out []Ports
-	for i := range l.rules {
-		r := &l.rules[i]
-		if !r.everybody && !(who != nil && slices.ContainsFunc(r.peers, who.is)) {
-			continue
-		}
+	take := func(r *listRule) {
 		out = append(out, r.ports...)
 		for _, n := range r.named {
 			if who != nil {
@@ -116,14 +139,26 @@ func (l *List) Allows(who *Identity) []Ports {
 			}
 		}
 	}
+	for _, r := range l.others {
+		if r.everybody || who != nil && who.pod && slices.ContainsFunc(r.pods, who.is) {
+			take(r)
+		}
+	}
+	if who == nil || !who.block.IsValid() {
+		return joined(out)
+	}
+	for block := range l.where.covering(who.block) {
+		for _, b := range l.blocks[block] {
+			if !b.except.cover(who.block) {
+				take(b.rule)
+			}
+		}
+	}
 	return joined(out)
 }
 
-// is says whether a rule's peer means the identity.
+// is says whether a rule's peer means the pod.
 func (i *Identity) is(p peer) bool {
-	if !p.pods {
-		return i.block.IsValid() && covers(p.block, i.block) && !slices.ContainsFunc(p.except, func(e netip.Prefix) bool { return covers(e, i.block) })
-	}
 	if !i.pod || !p.selected.matches(i.labels) {
 		return false
 	}
@@ -131,11 +166,6 @@ func (i *Identity) is(p peer) bool {
 		return p.namespace == i.namespace
 	}
 	return i.namespaceKnown && p.namespaces.matches(i.namespaceLabels)
-}
-
-// covers says whether a prefix has all addresses of another.
-func covers(p, other netip.Prefix) bool {
-	return p.Bits() <= other.Bits() && p.Contains(other.Addr())
 }
 
 // joined are the same ports as ranges in order that neither overlap nor touch.

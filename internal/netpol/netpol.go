@@ -32,11 +32,16 @@ type Desired struct {
 	// Unknown are those of Pods that the state does not have. They are isolated from
 	// everybody.
 	Unknown []int
+	// Prefixes is how many prefixes the policies of each namespace with pods here have, but for
+	// closed ones. Exceeded are those that have too many.
+	Prefixes map[string]int
+	Exceeded []*ExceededError
 }
 
 // Isolation is what policies say of a pod. A direction without a list is not isolated.
 type Isolation struct {
 	Ingress, Egress *List
+	Namespace       string
 }
 
 // Ports are what a rule allows of a peer's packets: those of one protocol, to one of the

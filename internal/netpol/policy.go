@@ -2,12 +2,14 @@ package netpol
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
+	"sync/atomic"
 )
 
 // Protocols that rules know.
@@ -28,6 +30,8 @@ type Policy struct {
 	// Problems are what of it cannot be used. An unusable rule allows nothing.
 	Problems []string
 
+	id       uint64   // that no other one has
+	prefixes int      // of ipBlocks, with their exceptions
 	pods     selector // whom it isolates
 	isolates [2]bool
 	rules    [2][]rule
@@ -108,10 +112,16 @@ func strict(data []byte, v any) error {
 	return d.Decode(v)
 }
 
+// Compare orders policies by when they were made.
+func (p *Policy) Compare(o *Policy) int { return cmp.Compare(p.id, o.id) }
+
+// made counts policies.
+var made atomic.Uint64
+
 // NewPolicy makes a policy of its spec as JSON. A policy whose spec cannot be read isolates
 // all pods of its namespace, in both directions, and allows nothing.
 func NewPolicy(namespace, name string, spec []byte) *Policy {
-	p := &Policy{Namespace: namespace, Name: name}
+	p := &Policy{Namespace: namespace, Name: name, id: made.Add(1)}
 	var s policySpec
 	err := strict(spec, &s)
 	if err == nil {
@@ -145,6 +155,11 @@ func NewPolicy(namespace, name string, spec []byte) *Policy {
 			}
 			r.index = i
 			p.rules[d] = append(p.rules[d], r)
+			for _, peer := range r.peers {
+				if !peer.pods {
+					p.prefixes += 1 + len(peer.except)
+				}
+			}
 		}
 	}
 	return p

@@ -14,6 +14,9 @@ type State struct {
 	Pods       []*Pod
 	Policies   []*Policy
 	Local      []Local
+	// Closed are namespaces for whose policies there is no room: pods that these isolate are isolated
+	// from everybody.
+	Closed map[string]bool
 	// Nodes are the names of nodes by their addresses. Only Explain reads them.
 	Nodes map[netip.Addr]string
 }

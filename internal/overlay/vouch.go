@@ -13,11 +13,16 @@ type Accept struct {
 	SIDs        []netip.Prefix `json:"sids,omitempty"`
 }
 
+// MaxAnnounced is how many prefixes of pods, and how many addresses beside its own, one node may
+// say it has: who has an agent's credential fills nobody's tables.
+const MaxAnnounced = 64
+
 // Vouched is what the Kubernetes API says of a node, whatever the node says of itself.
 type Vouched struct {
 	Addresses []netip.Addr   // InternalIPs of its Node
 	PodCIDRs  []netip.Prefix // of its Node
-	Locator   netip.Prefix   // that it has claimed
+	// Pool is overlay.locator_pool. Locator is what the node has claimed in it.
+	Pool, Locator netip.Prefix
 	// Before is what was used of the node until now. Its address and its locator stay the
 	// node's as long as no other node holds them, so that a node that moves is not lost on the way.
 	Before Node
@@ -35,7 +40,9 @@ func Vouch(n Node, by Vouched, accept Accept) Node {
 	if why := by.former(n); why != "" {
 		n.Faults, n.Former = append(n.Faults, why), netip.Addr{}
 	}
-	n.Addresses = slices.DeleteFunc(slices.Clone(n.Addresses), func(a netip.Addr) bool {
+	n.Addresses, n.Faults = atMost(n.Addresses, "addresses", n.Faults)
+	n.Prefixes, n.Faults = atMost(n.Prefixes, "prefixes", n.Faults)
+	n.Addresses = slices.DeleteFunc(n.Addresses, func(a netip.Addr) bool {
 		holder := by.Holder(hostPrefix(a))
 		if slices.Contains(by.Addresses, a) || holder == "" && within(accept.Addresses, hostPrefix(a)) {
 			return false
@@ -43,7 +50,7 @@ func Vouch(n Node, by Vouched, accept Accept) Node {
 		n.Faults = append(n.Faults, notHeld(fmt.Sprintf("address %s", a), holder, "is no InternalIP of its Node"))
 		return true
 	})
-	n.Prefixes = slices.DeleteFunc(slices.Clone(n.Prefixes), func(p netip.Prefix) bool {
+	n.Prefixes = slices.DeleteFunc(n.Prefixes, func(p netip.Prefix) bool {
 		holder := by.Holder(p)
 		if within(by.PodCIDRs, p) || holder == "" && within(accept.PodPrefixes, p) {
 			return false
@@ -58,6 +65,14 @@ func Vouch(n Node, by Vouched, accept Accept) Node {
 		}
 	}
 	return n
+}
+
+// atMost are the first MaxAnnounced of a list. The rest is one more fault.
+func atMost[T any](list []T, what string, faults []string) ([]T, []string) {
+	if more := len(list) - MaxAnnounced; more > 0 {
+		list, faults = list[:MaxAnnounced], append(faults, fmt.Sprintf("%d of its %d %s are not used: a node may have %d", more, len(list), what, MaxAnnounced))
+	}
+	return slices.Clone(list), faults
 }
 
 // cmpOr returns the first string that is not empty. It calls no function behind that.
@@ -116,7 +131,11 @@ func (by Vouched) locator(n Node, accept Accept) string {
 	if holder == "" && (n.Locator == by.Before.Locator || within(accept.SIDs, n.Locator)) {
 		return ""
 	}
-	return notHeld(fmt.Sprintf("locator %s", n.Locator), holder, "is not claimed by the node (overlay.accept.sids)")
+	why := "is not claimed by the node (overlay.accept.sids)"
+	if !by.Pool.IsValid() || !within([]netip.Prefix{by.Pool}, n.Locator) {
+		why = "is not in overlay.locator_pool (overlay.accept.sids)"
+	}
+	return notHeld(fmt.Sprintf("locator %s", n.Locator), holder, why)
 }
 
 // lists returns why a node cannot have its segment lists, or "". A SID behind the node's own

@@ -22,7 +22,7 @@ func vouchedNode() (overlay.Node, overlay.Vouched) {
 		held[netip.MustParsePrefix(text)] = node
 	}
 	return n, overlay.Vouched{
-		Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.2"), n.Address}, PodCIDRs: n.Prefixes, Locator: n.Locator,
+		Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.2"), n.Address}, PodCIDRs: n.Prefixes, Pool: netip.MustParsePrefix("fc00::/32"), Locator: n.Locator,
 		Holder: func(p netip.Prefix) string {
 			for q, node := range held {
 				if q.Overlaps(p) {
@@ -58,7 +58,8 @@ func TestVouch(t *testing.T) {
 		"a part of its own prefix":        {func(n *overlay.Node) { n.Prefixes = []netip.Prefix{prefix("10.244.2.128/25")} }, "", "", ""},
 		"another's prefix":                {func(n *overlay.Node) { n.Prefixes = append(n.Prefixes, prefix("10.244.3.0/24")) }, "", "prefix 10.244.3.0/24 is that of node-3", ""},
 		"the default route":               {func(n *overlay.Node) { n.Prefixes = append(n.Prefixes, prefix("::/0")) }, "", "prefix ::/0 is that of node-3", ""},
-		"a locator that nobody claimed":   {func(n *overlay.Node) { n.Locator = prefix("2001:db8:7::/48") }, "locator 2001:db8:7::/48 is not claimed", "", all},
+		"a locator that nobody claimed":   {func(n *overlay.Node) { n.Locator = prefix("fc00:0:7::/48") }, "locator fc00:0:7::/48 is not claimed", "", all},
+		"a locator outside of the pool":   {func(n *overlay.Node) { n.Locator = prefix("2001:db8:7::/48") }, "locator 2001:db8:7::/48 is not in overlay.locator_pool", "", all},
 		"another's locator":               {func(n *overlay.Node) { n.Locator = prefix("fc00:0:3::/48") }, "locator fc00:0:3::/48 is that of node-3", "", ""},
 		"a part of another's locator":     {func(n *overlay.Node) { n.Locator = prefix("fc00:0:3:4::/64") }, "locator fc00:0:3:4::/64 is that of node-3", "", ""},
 		"the pool":                        {func(n *overlay.Node) { n.Locator = prefix("fc00::/32") }, "locator fc00::/32 is that of node-3", "", ""},
@@ -72,7 +73,7 @@ func TestVouch(t *testing.T) {
 		n := good
 		n.Addresses, n.Prefixes = slices.Clone(n.Addresses), slices.Clone(n.Prefixes)
 		tt.change(&n)
-		if what == "a locator that nobody claimed" {
+		if n.Locator != good.Locator {
 			n.IPv4, n.IPv6, n.BSID4, n.BSID6 = nil, nil, netip.Addr{}, netip.Addr{}
 		}
 		got := overlay.Vouch(n, by, overlay.Accept{})
@@ -93,6 +94,24 @@ func TestVouch(t *testing.T) {
 		if faulty := got.Refused != "" || len(got.Faults) > 0; faulty != (isFault && tt.accept == "") {
 			t.Errorf("%s, accepted: %q, %q", what, got.Refused, got.Faults)
 		}
+	}
+}
+
+// A node that says it has thousands of addresses and prefixes, all of them its own, has no more than
+// the first ones, and two faults.
+func TestVouchedAtMost(t *testing.T) {
+	n, by := vouchedNode()
+	for i := range 10000 {
+		a := netip.AddrFrom4([4]byte{10, 244, 2, byte(i)})
+		by.Addresses = append(by.Addresses, a)
+		n.Addresses, n.Prefixes = append(n.Addresses, a), append(n.Prefixes, netip.PrefixFrom(a, 32))
+	}
+	got := overlay.Vouch(n, by, overlay.Accept{})
+	if got.Refused != "" || len(got.Addresses) != overlay.MaxAnnounced || len(got.Prefixes) != overlay.MaxAnnounced || !slices.Equal(got.Prefixes[:3], n.Prefixes[:3]) {
+		t.Errorf("%d addresses, %d prefixes, refused %q", len(got.Addresses), len(got.Prefixes), got.Refused)
+	}
+	if want := []string{"9937 of its 10001 addresses are not used: a node may have 64", "9938 of its 10002 prefixes are not used: a node may have 64"}; !slices.Equal(got.Faults, want) {
+		t.Errorf("faults %q, want %q", got.Faults, want)
 	}
 }
 

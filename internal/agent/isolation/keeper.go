@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -64,6 +65,7 @@ type Keeper struct {
 
 	rounds   sync.Mutex
 	compiler *netpol.Compiler
+	exceeded map[string]*exceeded // by namespace
 
 	mu       sync.Mutex
 	enforced bool
@@ -89,6 +91,8 @@ type Status struct {
 	Identities, Peers int
 	// Problems are rules that cannot be used, and pods that policies do not reach.
 	Problems []string
+	// Exceeded are namespaces for whose policies there is no room, and what of it.
+	Exceeded []string
 	Applied  time.Time // when the data path was last brought up to date
 	Failures uint64    // to do so
 }
@@ -110,7 +114,7 @@ func New(s Settings) *Keeper {
 	s.Patience, s.Pause = cmp.Or(s.Patience, DefaultPatience), cmp.Or(s.Pause, DefaultPause)
 	return &Keeper{
 		log: s.Log, path: s.Path, source: s.Source, pods: s.Pods, patience: s.Patience, pause: s.Pause, changed: make(chan struct{}, 1),
-		compiler: netpol.NewCompiler(rand.Text()), settled: map[int]netpol.Local{}, applied: make(chan struct{}), told: map[string]bool{},
+		compiler: netpol.NewCompiler(rand.Text()), exceeded: map[string]*exceeded{}, settled: map[int]netpol.Local{}, applied: make(chan struct{}), told: map[string]bool{},
 	}
 }
 
@@ -137,7 +141,7 @@ func (k *Keeper) Enforce(enforce bool) error {
 	}
 	k.mu.Unlock()
 	if !enforce {
-		k.compiler = netpol.NewCompiler(rand.Text())
+		k.compiler, k.exceeded = netpol.NewCompiler(rand.Text()), map[string]*exceeded{}
 	}
 	k.Changed()
 	return nil
@@ -162,7 +166,11 @@ func (k *Keeper) Run(ctx context.Context) {
 		case <-again:
 		}
 		again = nil
-		if err := k.round(); err != nil {
+		err := k.round()
+		if wait := k.untilRetry(); wait > 0 {
+			again = time.After(wait)
+		}
+		if err != nil {
 			k.log.Error("cannot apply NetworkPolicies: pods are isolated as before; will try again", "event", logevent.NetPolFailed, "error", err)
 			again = time.After(k.pause)
 		}
@@ -189,12 +197,8 @@ func (k *Keeper) round() error {
 		return nil
 	}
 	all := k.pods.List()
-	s.Local = locals(all)
-	d := k.compiler.Compile(s)
-	err := k.path.Apply(d)
-	if err == nil {
-		k.compiler.Applied()
-	}
+	s.Local = locals(all, s.Pods)
+	d, err := k.bring(&s)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.state, k.known = s, true
@@ -214,8 +218,11 @@ func (k *Keeper) round() error {
 }
 
 // locals are pods as policies know them.
-func locals(all []pods.Status) (out []netpol.Local) {
+func locals(all []pods.Status, known []*netpol.Pod) (out []netpol.Local) {
 	for _, p := range all {
+		if p.Recovered() {
+			p.Namespace, p.Name, p.UID = recovered(p, known)
+		}
 		l := netpol.Local{Ifindex: p.HostIfindex, Namespace: p.Namespace, Name: p.Name, UID: p.UID}
 		for _, a := range p.Addresses {
 			l.Addresses = append(l.Addresses, netpol.Address{Tenant: p.TenantID, Addr: a})
@@ -223,6 +230,22 @@ func locals(all []pods.Status) (out []netpol.Local) {
 		out = append(out, l)
 	}
 	return out
+}
+
+// recovered is who a pod is of which the state file was lost: the one that the API knows by its address.
+// While there is none it is one that nobody knows, and not a container that no policy is for.
+func recovered(p pods.Status, known []*netpol.Pod) (namespace, name, uid string) {
+	for _, o := range known {
+		if o.HostNetwork || o.Finished {
+			continue
+		}
+		for _, a := range p.Addresses {
+			if slices.Contains(o.Addresses, netpol.Address{Tenant: p.TenantID, Addr: a}) {
+				return o.Namespace, o.Name, o.UID
+			}
+		}
+	}
+	return "", p.Attachment.String(), ""
 }
 
 // note keeps how a round went. mu is held.
@@ -245,6 +268,9 @@ func (k *Keeper) note(s *netpol.State, d *netpol.Desired, err error) {
 		}
 	}
 	slices.Sort(now.Problems)
+	for _, name := range slices.Sorted(maps.Keys(k.exceeded)) {
+		now.Exceeded = append(now.Exceeded, k.exceeded[name].Error())
+	}
 	if err == nil {
 		now.Applied = time.Now()
 	} else {
@@ -253,6 +279,11 @@ func (k *Keeper) note(s *netpol.State, d *netpol.Desired, err error) {
 	}
 	k.status = now
 	told := map[string]bool{}
+	for _, problem := range now.Exceeded {
+		if told[problem] = true; !k.told[problem] {
+			k.log.Warn("there is no room for the NetworkPolicies of a namespace: its isolated pods are closed", "event", logevent.NetPolExceeded, "problem", problem)
+		}
+	}
 	for _, problem := range now.Problems {
 		if told[problem] = true; !k.told[problem] {
 			k.log.Warn("a NetworkPolicy cannot be used as it is", "event", logevent.NetPolUnusable, "problem", problem)
@@ -302,7 +333,7 @@ func (k *Keeper) Status() Status {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	out := k.status
-	out.Problems = slices.Clone(out.Problems)
+	out.Problems, out.Exceeded = slices.Clone(out.Problems), slices.Clone(out.Exceeded)
 	return out
 }
 
@@ -325,7 +356,7 @@ func (k *Keeper) Explain(a Ask, nodes map[netip.Addr]string) ([]netpol.Verdict, 
 	case !known:
 		return nil, ErrUnknown
 	}
-	s.Local, s.Nodes = locals(k.pods.List()), nodes
+	s.Local, s.Nodes = locals(k.pods.List(), s.Pods), nodes
 	return Explain(&s, a)
 }
 

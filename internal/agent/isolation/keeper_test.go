@@ -36,6 +36,7 @@ type node struct {
 	isolated map[int]netpol.Isolation
 	peers    map[netpol.Peer]*netpol.Identity
 	failure  error
+	room     func(netpol.Desired) error
 	applied  int
 	calls    []string
 }
@@ -97,6 +98,11 @@ func (n *node) Apply(d netpol.Desired) error {
 	if n.failure != nil {
 		return n.failure
 	}
+	if n.room != nil {
+		if err := n.room(d); err != nil {
+			return err
+		}
+	}
 	n.applied++
 	n.peers = d.Peers
 	for i := range n.isolated {
@@ -122,7 +128,7 @@ func (n *node) tells(f func()) {
 // lease is a pod's addresses, before the data path has the pod.
 func (n *node) lease(index int, name, uid, address string) {
 	n.change(func() {
-		s := pods.Status{Attachment: ipam.Key{ContainerID: uid, Interface: "eth0"}, Pod: pods.Pod{Name: name, UID: uid, HostIfindex: index}, Addresses: []netip.Addr{netip.MustParseAddr(address)}}
+		s := pods.Status{Attachment: ipam.Key{ContainerID: uid, Interface: "eth0"}, Pod: pods.Pod{Network: "culvert", Name: name, UID: uid, HostIfindex: index}, Addresses: []netip.Addr{netip.MustParseAddr(address)}}
 		if name != "" {
 			s.Namespace = "shop"
 		}
@@ -335,6 +341,30 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// A pod of which the state file was lost is closed until the API knows a pod with its address. Then that
+// one's policies are its own.
+func TestRecovered(t *testing.T) {
+	n := newNode(t)
+	n.enforce(true)
+	n.change(func() { n.complete, n.state.Policies = true, []*netpol.Policy{fromDB} })
+	n.lease(1, "", "", "10.0.0.1")
+	n.change(func() { n.list[0].Network = "" })
+	n.put(1)
+	n.k.Changed()
+	n.waits("a round", func() bool { return n.k.Status().Closed == 1 })
+	if got := n.is(1); got != "closed" {
+		t.Errorf("the pod is %s, and nobody knows which it is", got)
+	}
+	n.tells(func() {
+		address := []netpol.Address{{Addr: netip.MustParseAddr("10.0.0.1")}}
+		n.state.Pods = []*netpol.Pod{
+			{Namespace: "shop", Name: "gone", UID: "u0", Finished: true, Addresses: address},
+			{Namespace: "shop", Name: "web", UID: "u1", Labels: map[string]string{"app": "web"}, Addresses: address},
+		}
+	})
+	n.waits("the pod is isolated", func() bool { return n.is(1) == "isolated" })
+}
+
 // The API that goes away later leaves what there was, and new pods closed.
 func TestLostAPI(t *testing.T) {
 	n := newNode(t)
@@ -383,6 +413,80 @@ func TestFailure(t *testing.T) {
 	if s := n.k.Status(); s.Problem != "" || s.Applied.IsZero() || s.Open != 1 {
 		t.Errorf("status %+v", s)
 	}
+}
+
+// ofBlocks is a policy of a namespace that takes packets from n addresses.
+func ofBlocks(namespace string, n int) *netpol.Policy {
+	var from []string
+	for i := range n {
+		from = append(from, fmt.Sprintf(`{"ipBlock":{"cidr":"10.%d.%d.%d/32"}}`, i>>16, i>>8&255, i&255))
+	}
+	return netpol.NewPolicy(namespace, "blocks", []byte(`{"podSelector":{},"policyTypes":["Ingress","Egress"],"ingress":[{"from":[`+strings.Join(from, ",")+`]}]}`))
+}
+
+// One namespace's policies need more than there is room for: its pods are closed, and those of others go
+// on as if they did not exist. It recovers when they need less, or when there is room again.
+func TestExceeded(t *testing.T) {
+	n := newNode(t)
+	n.enforce(true)
+	n.k.patience = 20 * time.Second
+	tight := func(d netpol.Desired) error {
+		if need := d.Prefixes["big"]; need > 10 {
+			return fmt.Errorf("NetworkPolicies: %w", &netpol.ExceededError{Namespace: "big", What: netpol.Prefixes, Need: need, Limit: 1000, Full: true})
+		}
+		return nil
+	}
+	n.change(func() {
+		n.complete, n.room = true, tight
+		n.state.Namespaces["big"] = &netpol.Namespace{Name: "big"}
+		n.state.Policies = []*netpol.Policy{fromDB, ofBlocks("big", 11)}
+		n.state.Pods = append(n.state.Pods, &netpol.Pod{Namespace: "big", Name: "hog", UID: "h"})
+	})
+	n.lease(9, "hog", "h", "10.0.0.9")
+	n.change(func() { n.list[0].Namespace = "big" })
+	n.put(9)
+	add := func(index int, name, uid string) {
+		t.Helper()
+		n.lease(index, name, uid, fmt.Sprintf("10.0.0.%d", index))
+		n.put(index)
+		n.report(name, uid, "web")
+		if err := n.k.Wait(nil, index, uid); err != nil {
+			t.Fatal(err)
+		}
+		if got := n.is(index); got != "isolated" {
+			t.Errorf("pod %s of another namespace is %s", name, got)
+		}
+	}
+	add(1, "web", "u1")
+	is := func(what, want, says string) {
+		t.Helper()
+		n.waits(what, func() bool { return n.is(9) == want && strings.Join(n.k.Status().Exceeded, "; ") == says })
+		if s := n.k.Status(); s.Problem != "" || s.Failures != 0 {
+			t.Errorf("%s: status %+v", what, s)
+		}
+	}
+	const full = "NetworkPolicies of namespace big need 11 prefixes on this node, more than others, and the table is full (1000): its isolated pods here are closed"
+	is("it is closed", "closed", full)
+	add(2, "web2", "u2")
+	n.change(func() {
+		if _, peers := n.peers[netpol.Peer{Prefix: netip.MustParsePrefix("10.0.0.10/32")}]; peers {
+			t.Error("the data path has its prefixes")
+		}
+	})
+	n.tells(func() { n.state.Policies = []*netpol.Policy{fromDB, ofBlocks("big", 10)} })
+	is("it needs less", "isolated", "")
+	n.tells(func() { n.state.Policies = []*netpol.Policy{fromDB, ofBlocks("big", 11)} })
+	is("it needs more again", "closed", full)
+	n.change(func() { n.room = nil }) // nobody says so
+	is("there is room again", "isolated", "")
+	n.tells(func() { n.state.Policies = []*netpol.Policy{fromDB, ofBlocks("big", netpol.MaxPrefixes+1)} })
+	is("it needs more than any namespace may", "closed", "NetworkPolicies of namespace big need 65537 prefixes on this node, a namespace may have 65536: its isolated pods here are closed")
+	add(3, "web3", "u3")
+	if v, err := n.k.Explain(Ask{From: "10.0.0.1", To: "big/hog"}, nil); err != nil || v[0].Allowed || !strings.Contains(v[0].Ingress.Why, "no room for the policies of namespace big") {
+		t.Errorf("%+v, %v", v, err)
+	}
+	n.tells(func() { n.state.Policies = []*netpol.Policy{fromDB} })
+	is("it has no policies", "open", "")
 }
 
 func TestOff(t *testing.T) {

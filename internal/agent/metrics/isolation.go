@@ -25,6 +25,7 @@ func isolationGauge(name, help string, of func(*isolation.Status) int) []family 
 // isolationFamilies are those of a node that enforces NetworkPolicies.
 var isolationFamilies = slices.Concat(
 	isolationGauge("network_policies", "NetworkPolicies of the cluster.", func(s *isolation.Status) int { return s.Policies }),
+	isolationGauge("network_policy_closed_namespaces", "Namespaces for whose NetworkPolicies there is no room: their isolated pods are closed.", func(s *isolation.Status) int { return len(s.Exceeded) }),
 	isolationGauge("network_policy_problems", "Rules of NetworkPolicies that cannot be used, and pods that they do not reach.", func(s *isolation.Status) int { return len(s.Problems) }),
 	gauge("network_policy_pods", "Pods of this node, by what NetworkPolicies say of them; closed: the Kubernetes API has not reported them.",
 		enforcing(func(s *isolation.Status, emit emit) {

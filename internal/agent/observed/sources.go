@@ -153,7 +153,7 @@ func (s *Sources) adjustKube(ctx context.Context, c Config, uses bool, self over
 			return nil
 		}
 		w, err := kube.New(kube.Config{
-			Kubeconfig: c.Overlay.Kube.Kubeconfig, Namespace: c.Overlay.Kube.Namespace, Node: NodeName(&c.Overlay), Version: s.version, Accept: c.Overlay.Accept, Log: s.log,
+			Kubeconfig: c.Overlay.Kube.Kubeconfig, Namespace: c.Overlay.Kube.Namespace, Node: NodeName(&c.Overlay), Version: s.version, Trust: kube.Trust{Pool: c.Overlay.LocatorPool, Accept: c.Overlay.Accept}, Log: s.log,
 			NetworkPolicies: c.Overlay.EnforcesPolicies(), Tenants: c.Overlay.Tenants,
 		})
 		if err != nil {

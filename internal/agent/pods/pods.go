@@ -485,9 +485,13 @@ func (p *Pods) Restore(table Table, links *netdev.Snapshot) error {
 		known[l.Holder.HostIfindex] = true
 		p.note(l.Key, p.connect(l))
 	}
+	lost := len(known) == 0 && p.book.IsNew()
 	var errs []error
 	for _, e := range table.List() {
-		if !known[e.Ifindex] {
+		switch {
+		case known[e.Ifindex]:
+		case lost && p.recover(e, links):
+		default:
 			errs = append(errs, table.Delete(e.Ifindex))
 		}
 	}
@@ -514,6 +518,7 @@ func (p *Pods) Retry() {
 	p.mu.Lock()
 	failed := slices.Collect(maps.Keys(p.failures))
 	p.mu.Unlock()
+	failed = append(failed, p.recovered()...)
 	for _, key := range failed {
 		release := p.hold(key)
 		var err error
@@ -562,6 +567,9 @@ func (p *Pods) List() []Status {
 	out := make([]Status, len(leases))
 	for i, l := range leases {
 		out[i] = Status{Attachment: l.Key, Pod: l.Holder, Addresses: l.Addresses, TenantID: l.Tenant}
+		if l.Holder.Recovered() {
+			out[i].Problem = recoveredProblem
+		}
 		if err := p.failures[l.Key]; err != nil {
 			out[i].Problem = err.Error()
 		}

@@ -6,13 +6,16 @@
 //  2. Apply, whenever pods, peers or policies change. What an earlier daemon had applied
 //     counts until the first.
 //
-// The data path's lock guards the Table. Its methods take it.
+// Its methods take the data path's lock. A large change does not hold it: others have it between two
+// entries. So a Table has a lock of its own, which comes first.
 package netpol
 
 import (
 	"errors"
+	"maps"
 	"net/netip"
 	"sync"
+	"time"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/attach"
@@ -32,7 +35,10 @@ const everybody = uint32(abi.NetpolLimitsNO_IDENTITY)
 
 // Table is all of it.
 type Table struct {
-	mu     *sync.Mutex
+	applying sync.Mutex // held over a whole change
+
+	mu     *sync.Mutex // the data path's
+	since  time.Time   // when a change has taken mu
 	tables Tables
 	pods   *pod.Table
 	hook   *attach.Netfilter
@@ -44,6 +50,7 @@ type Table struct {
 	epoch uint32
 	// What was applied last.
 	inUse map[uint32]*netpol.List
+	sizes map[uint32]int // of inUse, in rules
 	known map[uint32]*netpol.Identity
 	// former: there may be rules of lists of an earlier daemon.
 	former bool
@@ -61,7 +68,7 @@ func Open(mu *sync.Mutex, tables Tables, pods *pod.Table, hook *attach.Netfilter
 		mu: mu, tables: tables, pods: pods, hook: hook,
 		lists:      numbers{map[string]uint32{}, uint32(abi.NetpolLimitsCLOSED_LIST)},
 		identities: numbers{map[string]uint32{}, everybody},
-		inUse:      map[uint32]*netpol.List{}, known: map[uint32]*netpol.Identity{}, former: true,
+		inUse:      map[uint32]*netpol.List{}, sizes: map[uint32]int{}, known: map[uint32]*netpol.Identity{}, former: true,
 	}
 	for key := range tables.Rules.All() {
 		t.lists.last, t.identities.last = max(t.lists.last, key.List), max(t.identities.last, key.Identity)
@@ -79,8 +86,7 @@ func Open(mu *sync.Mutex, tables Tables, pods *pod.Table, hook *attach.Netfilter
 // Enforce has new pods closed until Apply knows them, and what the kernel forwards from and
 // to pods asked about. false: nobody is isolated any more.
 func (t *Table) Enforce(enforce bool) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.lock()()
 	if err := t.pods.Enforce(enforce); err != nil {
 		return err
 	}
@@ -92,16 +98,21 @@ func (t *Table) Enforce(enforce bool) error {
 
 // Apply brings the tables to what is desired. At each moment a pod has the rules of before
 // or those of afterwards; flows that no rule allows any more end. Pods of this node that
-// desired does not name are isolated as they are.
+// desired does not name are isolated as they are. *netpol.ExceededError: a namespace needs more than
+// there is room for, and nothing has changed.
 func (t *Table) Apply(desired netpol.Desired) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	defer t.lock()()
 	return t.apply(desired)
 }
 
 func (t *Table) apply(desired netpol.Desired) error {
 	next := t.number(desired)
-	moved, err := t.admit(next)
+	p, err := t.plan(next)
+	if err != nil {
+		t.renumber()
+		return err
+	}
+	moved, err := t.admit(next, p)
 	if err != nil {
 		return err
 	}
@@ -113,9 +124,24 @@ func (t *Table) apply(desired netpol.Desired) error {
 		err = t.pods.Renew()
 	}
 	if err == nil {
-		t.inUse, t.known = next.lists, next.identities
+		t.use(next, p)
 	}
 	return err
+}
+
+// use keeps what was applied.
+func (t *Table) use(next numbered, p plan) {
+	t.inUse, t.known = next.lists, next.identities
+	for i, n := range p.of {
+		t.sizes[i] += n
+	}
+	maps.DeleteFunc(t.sizes, func(i uint32, _ int) bool { return t.inUse[i] == nil })
+}
+
+// renumber forgets the numbers of what was not applied.
+func (t *Table) renumber() {
+	t.lists.keep(func(i uint32) bool { return t.inUse[i] != nil })
+	t.identities.keep(func(i uint32) bool { return t.known[i] != nil })
 }
 
 // numbered is what is desired, with the numbers of the tables.
@@ -124,12 +150,17 @@ type numbered struct {
 	identities map[uint32]*netpol.Identity
 	peers      map[abi.Lpm6Key]uint32
 	pods       map[int]pod.Lists
+	namespaces map[uint32]string // of lists
+	prefixes   map[string]int    // by namespace
 }
 
 func (t *Table) number(desired netpol.Desired) numbered {
-	n := numbered{map[uint32]*netpol.List{}, map[uint32]*netpol.Identity{}, map[abi.Lpm6Key]uint32{}, map[int]pod.Lists{}}
+	n := numbered{
+		lists: map[uint32]*netpol.List{}, identities: map[uint32]*netpol.Identity{}, peers: map[abi.Lpm6Key]uint32{}, pods: map[int]pod.Lists{},
+		namespaces: map[uint32]string{}, prefixes: desired.Prefixes,
+	}
 	numberOf := map[*netpol.Identity]uint32{}
-	for peer, identity := range desired.Peers {
+	for peer, identity := range slowly(t, maps.All(desired.Peers)) {
 		i, ok := numberOf[identity]
 		if !ok {
 			i = t.identities.of(identity.Key())
@@ -137,16 +168,16 @@ func (t *Table) number(desired netpol.Desired) numbered {
 		}
 		n.peers[t.peerKey(peer)] = i
 	}
-	listOf := func(l *netpol.List) (i uint32) {
+	listOf := func(l *netpol.List, namespace string) (i uint32) {
 		if l != nil {
 			i = t.lists.of(l.Key())
-			n.lists[i] = l
+			n.lists[i], n.namespaces[i] = l, namespace
 		}
 		return i
 	}
 	for ifindex, isolation := range desired.Pods {
 		n.pods[ifindex] = pod.Lists{
-			Ingress: listOf(isolation.Ingress), Egress: listOf(isolation.Egress), Peers: t.peersOf(t.pods.TenantOf(ifindex)),
+			Ingress: listOf(isolation.Ingress, isolation.Namespace), Egress: listOf(isolation.Egress, isolation.Namespace), Peers: t.peersOf(t.pods.TenantOf(ifindex)),
 		}
 	}
 	return n
@@ -155,53 +186,6 @@ func (t *Table) number(desired netpol.Desired) numbered {
 // peersOf is the table of a tenant's peers.
 func (t *Table) peersOf(tenant uint8) uint32 {
 	return t.epoch<<epochShift | uint32(tenant)<<tenantShift
-}
-
-// admit writes what is new: rules, so that nobody misses one, and then peers. moved: an
-// address has another identity than before.
-func (t *Table) admit(next numbered) (moved bool, err error) {
-	for i, list := range next.lists {
-		if t.inUse[i] != nil {
-			continue
-		}
-		if err := t.allow(i, everybody, list.Allows(nil)); err != nil {
-			return false, err
-		}
-		for j, identity := range next.identities {
-			if err := t.allow(i, j, list.Allows(identity)); err != nil {
-				return false, err
-			}
-		}
-	}
-	for j, identity := range next.identities {
-		if t.known[j] != nil {
-			continue
-		}
-		for i, list := range t.inUse { // until pods have other lists
-			if err := t.allow(i, j, list.Allows(identity)); err != nil {
-				return false, err
-			}
-		}
-	}
-	for key, i := range next.peers {
-		former, had := t.tables.Peers.Lookup(key)
-		moved = moved || had && former != i
-		if err := t.tables.Peers.Put(key, i); err != nil {
-			return moved, err
-		}
-	}
-	return moved, nil
-}
-
-func (t *Table) allow(list, identity uint32, ports []netpol.Ports) error {
-	for _, p := range ports {
-		for _, key := range ruleKeys(list, identity, p) {
-			if err := t.tables.Rules.Put(key, 1); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // isolate gives pods their lists.
@@ -226,7 +210,7 @@ func (t *Table) forget(next numbered) (gone bool, err error) {
 		kept[l.Ingress], kept[l.Egress] = true, true
 		epochs[l.Peers>>epochShift] = l.Ingress|l.Egress != 0 || epochs[l.Peers>>epochShift]
 	}
-	for key := range t.tables.Peers.All() {
+	for key := range slowly(t, t.tables.Peers.All()) {
 		_, wanted := next.peers[key]
 		if epoch := key.Table >> epochShift; wanted || epoch != t.epoch && epochs[epoch] {
 			continue
@@ -248,7 +232,7 @@ func (t *Table) forget(next numbered) (gone bool, err error) {
 		return gone, nil
 	}
 	t.former = false
-	for key := range t.tables.Rules.All() {
+	for key := range slowly(t, t.tables.Rules.All()) {
 		_, ours := next.lists[key.List]
 		if kept := isKept(key.List); kept && !ours {
 			t.former = true
@@ -258,6 +242,9 @@ func (t *Table) forget(next numbered) (gone bool, err error) {
 		}
 		if err := t.tables.Rules.Delete(key); err != nil {
 			return gone, err
+		}
+		if t.inUse[key.List] != nil {
+			t.sizes[key.List]--
 		}
 	}
 	return gone, nil

@@ -71,6 +71,9 @@ type Agents struct {
 	TLSName string `json:"tls_name"`
 	// Namespace has the ConfigMaps by which nodes claim locators; default kube-system.
 	Namespace string `json:"namespace"`
+	// LocatorPool is overlay.locator_pool of the agents: what nodes claim elsewhere counts for
+	// nobody.
+	LocatorPool netip.Prefix `json:"locator_pool"`
 	// Accept is overlay.accept of the agents: what nodes may say of themselves although the
 	// Kubernetes API does not vouch for it.
 	Accept overlay.Accept `json:"accept"`

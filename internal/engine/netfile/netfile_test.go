@@ -110,6 +110,7 @@ func TestFaults(t *testing.T) {
 		"engine: {write: carrier pigeon}":                                                                                               `engine.write: "carrier pigeon" is no way to write candidate paths (fix: give api, bgp or kubernetes)`,
 		"engine: {lease: {name: te}}":                                                                                                   "engine.lease: is not whole",
 		"engine: {write: bgp, lease: {name: a, namespace: b}}":                                                                          "engine.lease: engines that write by BGP need none",
+		"engine: {agents: {locator_pool: \"fc00::1/16\"}}":                                                                              "engine.agents.locator_pool: ",
 		"engine: {agents: {tls_name: them}}":                                                                                            "engine.agents.port: is missing",
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "line ") {

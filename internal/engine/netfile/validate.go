@@ -105,6 +105,9 @@ func (c *checker) checkEngine(e Engine) {
 	if e.Agents.TLSName != "" && e.Agents.Port == 0 {
 		c.add("engine.agents.port", "give the port of api.listen of the agents", "is missing")
 	}
+	if e.Agents.LocatorPool.IsValid() {
+		c.fields("engine.agents", srv6.CheckPrefix("locator_pool", e.Agents.LocatorPool))
+	}
 	c.checkAccept(&e.Agents.Accept)
 	if _, _, err := net.SplitHostPort(e.Listen); err != nil && e.Listen != ListenOff {
 		c.add("engine.listen", `give host:port, such as 127.0.0.1:9474, or "off"`, "%q is no address", e.Listen)
