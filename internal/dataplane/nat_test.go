@@ -339,7 +339,8 @@ func TestNATPortsEnd(t *testing.T) {
 	}
 }
 
-// Mappings survive a daemon that is killed; a NAT that changes begins without any.
+// Mappings survive a daemon that is killed, and other timeouts; a NAT with other ports begins
+// without any.
 func TestNATRestart(t *testing.T) {
 	pins := filepath.Join(pinParent(t), "culvert")
 	t.Cleanup(func() { must(t, Remove(pins)) })
@@ -357,7 +358,10 @@ func TestNATRestart(t *testing.T) {
 	other := natOf
 	other.Timeouts.UDP++
 	natSettings(t, d, other)
-	wantReason(t, d, "to the port, with other timeouts", in, "nat_no_mapping")
+	wantReason(t, d, "to the port, with other timeouts", in, "forwarded")
+	other.PortsPerUE *= 2
+	natSettings(t, d, other)
+	wantReason(t, d, "to the port, with more ports for each UE", in, "nat_no_mapping")
 	natSettings(t, d)
 	_, out := opened(t, d, 7, natLayers("udp", natLook{ue4(5).String(), natHost, 4711, 53}, 64)...)
 	if !bytes.Equal(out[26:30], ue4(5).AsSlice()) {

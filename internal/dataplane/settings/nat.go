@@ -60,6 +60,15 @@ func PoolOfNAT(n *abi.Nat) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4(b), bits.OnesCount32(n.Mask))
 }
 
+// samePorts says whether ports of one entry mean the same in another: all but the timeouts, and
+// where its buckets are, is the same.
+func samePorts(a, b abi.Nat) bool {
+	for _, n := range []*abi.Nat{&a, &b} {
+		n.Buckets, n.Udp, n.Icmp, n.Tcp, n.TcpTransitory = 0, 0, 0, 0, 0
+	}
+	return a == b
+}
+
 // isNAT says whether a slot of an entry holds one.
 func isNAT(n abi.Nat) bool { return n.Blocks != 0 && n != noNAT }
 
@@ -72,14 +81,15 @@ func (b *Book) natsIn(now nats, s *Settings, add bool) nats {
 	}
 	var ranges [][2]uint32
 	for i, n := range now {
-		buckets := n.Buckets
-		n.Buckets = 0
-		if at := slices.Index(want, n); isNAT(n) && at >= 0 {
-			want = slices.Delete(want, at, at+1)
-			ranges = append(ranges, [2]uint32{buckets, sizeOf(n)})
-		} else {
+		at := slices.IndexFunc(want, func(w abi.Nat) bool { return samePorts(w, n) })
+		if !isNAT(n) || at < 0 {
 			now[i] = noNAT
+			continue
 		}
+		now[i] = want[at]
+		now[i].Buckets = n.Buckets
+		want = slices.Delete(want, at, at+1)
+		ranges = append(ranges, [2]uint32{n.Buckets, sizeOf(n)})
 	}
 	for i := range now {
 		if !add || len(want) == 0 || isNAT(now[i]) {
@@ -111,7 +121,7 @@ func (b *Book) checkNATs(s *Settings) error {
 // ClearNATs frees the ports of the NATs of now that are not in keep: no packet is led to them.
 func ClearNATs(buckets *table.Array[abi.NatSlots], now, keep Ranges) {
 	for i, n := range now.NAT {
-		if !isNAT(n) || keep.NAT[i] == n {
+		if !isNAT(n) || keep.NAT[i].Buckets == n.Buckets && samePorts(keep.NAT[i], n) {
 			continue
 		}
 		for at := n.Buckets; at < n.Buckets+sizeOf(n); at++ {
