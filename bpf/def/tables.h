@@ -10,6 +10,7 @@
 #include "nat.h"
 #include "pod.h"
 #include "port.h"
+#include "quota.h"
 #include "ue.h"
 
 #define MAX_SEGMENTS 12
@@ -349,25 +350,6 @@ struct refused {
 	__u32 pad;
 };
 
-/* quota[index]: the volume quotas of a session, a cache line. A rule whose share is used up
- * goes on while what all rules of a quota counted, together, is below its end. */
-enum quota_limits {
-	QUOTA_RULES = 8,
-	QUOTA_LIMITS = 4,
-	/* In a limit: the bits of the end, which is a sum of octets; then bit i says that
-	 * rule[i] counts; and one bit that what they refused counts, too. */
-	QUOTA_OCTETS = 48,
-	QUOTA_REFUSED = 56,
-};
-
-struct quota {
-	__u32 rule[QUOTA_RULES]; /* index of pdr; 0: none */
-	__u64 limit[QUOTA_LIMITS]; /* each changes whole; 0: none */
-};
-
-/* A stop that any volume below 2^39 octets has reached. */
-#define USAGE_PAST 0xfffffffeu
-
 /* What leads packets at a SID of a slice to its rules. In pdr_by_ue it is the ninth octet's
  * neighbour: AT_SID, this, two octets of 0, the slice in four. The first half of the key
  * is the TEID or IPv4 address in its first four octets, or the first 64 bits of an IPv6
@@ -554,8 +536,7 @@ enum punt_kind {
 	PUNT_BUFFER, /* for an idle UE: info is the pdr; the packet is at l3 */
 	PUNT_DUPLICATE, /* a copy: info is the pdr; the packet is at l3 */
 	PUNT_FLOOD, /* a frame for all sessions of the link info */
-	PUNT_SEND, /* to a GTP-U peer that only the kernel reaches: info is the
-				* pdr; the packet is at l3 */
+	PUNT_SEND, /* to a GTP-U peer that only the kernel reaches: info is the pdr; at l3 */
 	PUNT_PATH_MTU, /* a copy of an error that says how long a packet of ours may be: info
 			* is an enum vouches, the error is at l3 */
 };
