@@ -340,7 +340,8 @@ INLINE int n4(struct xdp_md *ctx, struct port *in, struct n4_datagram *d)
 		return LEFT;
 	peer = bpf_map_lookup_elem(&n4_peer, &d->from);
 	d->known = peer && peer->association;
-	return d->known && !(in->flags & PORT_SILENT) ? answer(ctx, d, peer, state, in->flags) : LEFT;
+	return d->known && !(in->flags & PORT_SILENT) ? answer(ctx, d, peer, state, in->flags)
+						      : LEFT;
 }
 
 /* Whether the journey would let to this host what an SMF sends to it by this port. */

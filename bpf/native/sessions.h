@@ -180,8 +180,8 @@ static void make_quotas(struct input *in)
 		for (k = 0; k < QUOTA_LIMITS; k++) {
 			n = next_number(in);
 			q->limit[k] = n & 1 ? 0
-					    : (n & 2 ? 0 : 1ull << 46) |
-						      (__u64)(n >> 8 & 0x1ff) << QUOTA_OCTETS;
+					    : (n & 2 ? 0 : 1ull << 46) | (__u64)(n >> 8 & 0x1ff)
+										 << QUOTA_OCTETS;
 		}
 	}
 }

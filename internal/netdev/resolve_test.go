@@ -306,7 +306,7 @@ func TestLocal(t *testing.T) {
 func TestOwn(t *testing.T) {
 	s := network()
 	s.Addresses = append(s.Addresses, Address{Ifindex: 2, Prefix: prefix("198.51.100.7/24"), Tentative: true})
-	for _, r := range []Route{
+	s.Routes = append(s.Routes, []Route{
 		{Table: TableLocal, Prefix: prefix("192.0.2.1/32"), Type: RouteLocal},
 		{Table: TableLocal, Prefix: prefix("192.0.2.255/32"), Type: RouteBroadcast},
 		{Table: TableLocal, Prefix: prefix("10.9.0.0/16"), Type: RouteLocal}, // ip route add local 10.9.0.0/16 dev lo
@@ -318,9 +318,7 @@ func TestOwn(t *testing.T) {
 		{Table: TableLocal, Prefix: prefix("ff00::/8"), Type: RouteLocal},
 		{Table: TableLocal, Prefix: prefix("198.51.100.7/32"), Type: RouteLocal},
 		{Table: TableMain, Prefix: prefix("10.11.0.0/16"), Type: RouteUnicast},
-	} {
-		s.Routes = append(s.Routes, r)
-	}
+	}...)
 	want := []netip.Prefix{prefix("10.9.0.0/16"), prefix("10.10.0.0/16"), prefix("192.0.2.1/32"), prefix("192.0.2.255/32"), prefix("2001:db8::/128"), prefix("2001:db8::1/128")}
 	if got := s.Own(); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)

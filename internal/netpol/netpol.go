@@ -32,8 +32,8 @@ type Desired struct {
 	// Unknown are those of Pods that the state does not have. They are isolated from
 	// everybody.
 	Unknown []int
-	// Prefixes is how many prefixes the policies of each namespace with pods here have, but for
-	// closed ones. Exceeded are those that have too many.
+	// Prefixes is how many prefixes the policies of each namespace with pods here have, without
+	// closed namespaces. Exceeded are those that have too many.
 	Prefixes map[string]int
 	Exceeded []*ExceededError
 }

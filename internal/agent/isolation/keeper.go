@@ -233,7 +233,7 @@ func locals(all []pods.Status, known []*netpol.Pod) (out []netpol.Local) {
 }
 
 // recovered is who a pod is of which the state file was lost: the one that the API knows by its address.
-// While there is none it is one that nobody knows, and not a container that no policy is for.
+// Until the API knows one, nobody knows the pod, which is not the same as a container without policies.
 func recovered(p pods.Status, known []*netpol.Pod) (namespace, name, uid string) {
 	for _, o := range known {
 		if o.HostNetwork || o.Finished {
