@@ -130,10 +130,10 @@ type sliced interface {
 	SetSlice(slice uint32, up, down uint64) error
 	SliceCounters(slice uint32) (up, down counter.Counter, err error)
 	InjectGTPU(message []byte, tos, ttl uint8) error
-	// IsSilent says whether the daemon answers Echo Requests that come by an interface.
-	IsSilent(ifindex int) bool
 	InjectFor(session uint64, frame []byte, ifindex int, kept bool) error
 }
+
+func (s sessions) IsSilent(ifindex int) bool { return s.dp.Ports.IsSilent(ifindex) }
 
 func (s sessions) SetSliceSID(sid netip.Prefix, slice uint32, vpn bool) {
 	s.dp.SIDs.SetSlice(sid, uint16(slice), vpn)

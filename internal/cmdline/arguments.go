@@ -95,7 +95,7 @@ func refuseUnknownHelp(root *cobra.Command) {
 			if err != nil {
 				return Usage(err)
 			}
-			if len(rest) > 0 {
+			if len(rest) > 0 && !c.DisableFlagParsing { // whose help another program has
 				return NoArgs(c, rest)
 			}
 			c.InitDefaultHelpFlag() // which the help shows

@@ -41,9 +41,6 @@ func (d *DataPlane) InjectSteered(packet []byte) error {
 	return nil
 }
 
-// IsSilent says whether the daemon answers Echo Requests that come by an interface.
-func (d *DataPlane) IsSilent(ifindex int) bool { return d.Ports.IsSilent(ifindex) }
-
 // InjectGTPU sends a G-PDU or End Marker by the rules of its TEID, as if it had come to a
 // GTP-U address of ours with that TOS and TTL.
 func (d *DataPlane) InjectGTPU(message []byte, tos, ttl uint8) error {

@@ -95,7 +95,7 @@ func (n *network) unguarded() Check {
 	var names, fix []string
 	for _, l := range n.Snapshot.Links {
 		switch {
-		case !l.Up || l.Loopback || slices.Contains(n.Config.InterfaceNames(), l.Name) || !n.hasIPv4(l.Index):
+		case !l.Up || l.Loopback || slices.Contains(n.Config.InterfaceNames(), l.Name) || !hasIPv4(n.Addresses, l.Index):
 		case netdev.Sysctl(procfs, netdev.SysctlOf(l.Name, "forwarding")) == "1":
 			names, fix = append(names, l.Name), append(fix, netdev.SysctlOf(l.Name, "forwarding")+"=0")
 		}
@@ -105,6 +105,6 @@ func (n *network) unguarded() Check {
 			command("sysctl -w %s", strings.Join(fix, " "))})
 }
 
-func (n *network) hasIPv4(ifindex int) bool {
-	return slices.ContainsFunc(n.Addresses, func(a netdev.Address) bool { return a.Ifindex == ifindex && a.Prefix.Addr().Is4() })
+func hasIPv4(addresses []netdev.Address, ifindex int) bool {
+	return slices.ContainsFunc(addresses, func(a netdev.Address) bool { return a.Ifindex == ifindex && a.Prefix.Addr().Is4() })
 }

@@ -19,7 +19,7 @@ func (n *network) userPlane() []Check {
 		checks = append(checks, routerOfN6(n.Snapshot, t))
 	}
 	for _, a := range n.Config.UPF.N4 {
-		l, there := n.linkOf(a)
+		l, there := linkOf(n.Snapshot, a)
 		checks = append(checks, n.n4Interface(a, l, there))
 		if there && a.Is4() && !l.Loopback && n.isForN4(l.Name) {
 			checks = append(checks, n4Filter(procfs, l.Name))
@@ -39,7 +39,7 @@ func routerOfN6(s *netdev.Snapshot, t config.N6Table) Check {
 }
 
 // linkOf returns the link that has an address.
-func (n *network) linkOf(a netip.Addr) (netdev.Link, bool) {
+func linkOf(n *netdev.Snapshot, a netip.Addr) (netdev.Link, bool) {
 	i := slices.IndexFunc(n.Addresses, func(has netdev.Address) bool { return has.Prefix.Addr() == a })
 	if i < 0 {
 		return netdev.Link{}, false
@@ -70,7 +70,7 @@ func openToUEs(c *config.Config) Check {
 // SMF's address.
 func (n *network) n4Interface(a netip.Addr, l netdev.Link, there bool) Check {
 	gtpu := there && slices.ContainsFunc(n.Config.GTPU.Addresses, func(g netip.Addr) bool {
-		of, has := n.linkOf(g)
+		of, has := linkOf(n.Snapshot, g)
 		return has && of.Index == l.Index
 	})
 	port := n.port(l.Name)

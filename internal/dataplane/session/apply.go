@@ -20,7 +20,7 @@ type writer struct {
 // takes everything back.
 func (s *Sessions) Apply(p *Plan) error {
 	var now uint64 // the data path's clock, for buckets that begin
-	if p.beginsBucket() {
+	if beginsBucket(p) {
 		var err error
 		if now, err = table.Monotonic(); err != nil {
 			return errors.Join(err, s.abandon(p, nil))
@@ -45,7 +45,7 @@ func (s *Sessions) Apply(p *Plan) error {
 
 // beginsBucket says whether a write may begin a bucket, for which it needs the clock:
 // reading that takes a system call, and most plans begin none.
-func (p *Plan) beginsBucket() bool {
+func beginsBucket(p *Plan) bool {
 	return slices.ContainsFunc(p.Writes, func(w Write) bool {
 		switch w.Op {
 		case PutMeter:

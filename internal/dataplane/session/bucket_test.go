@@ -47,7 +47,7 @@ func TestBucketBegins(t *testing.T) {
 			}
 			p, err := planOf(s, last)
 			must(t, err)
-			if p.beginsBucket() {
+			if beginsBucket(p) {
 				t.Errorf("put again: %v", p.Writes)
 			}
 		})

@@ -98,7 +98,7 @@ func restartMemory(s *Sessions) *Sessions {
 
 func settleMemory(s *Sessions) {
 	s.owners.periods.Wait(s.owners.periods.Next())
-	s.settle()
+	s.owners.settle(s.settleOne)
 }
 
 // planOf plans a session without writing anything. The next call of planner.Plan

@@ -211,7 +211,7 @@ func (s *Sessions) Sweep() error {
 	}
 	o.recovering, s.forwardings.recovering = false, false
 	o.periods.Wait(o.periods.Next())
-	s.settle() // so that what nobody has is either free or left over
+	s.owners.settle(s.settleOne) // so that what nobody has is either free or left over
 	var errs []error
 	// An entry may be a rule's now, and no longer what its key leads to.
 	for teid, index := range s.tables.TEIDs.All() {

@@ -219,7 +219,7 @@ func (s *Sessions) retrying(f func() error) error {
 		s.owners.periods.Wait(busy.until)
 		s.mu.Lock()
 		if !s.closed {
-			s.settle()
+			s.owners.settle(s.settleOne)
 		}
 		s.mu.Unlock()
 	}
@@ -274,7 +274,7 @@ func (s *Sessions) settleNow() (ended []removal, more bool) {
 		}
 		clear(s.removals)
 	} else {
-		s.settle()
+		s.owners.settle(s.settleOne)
 		more = len(s.owners.pending) > 0
 	}
 	ended, s.ended, s.settling = s.ended, nil, more
@@ -286,11 +286,8 @@ func (s *Sessions) Settle() {
 	s.owners.periods.Wait(s.owners.periods.Next())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.settle()
+	s.owners.settle(s.settleOne)
 }
-
-// settle does what is due.
-func (s *Sessions) settle() { s.owners.settle(s.settleOne) }
 
 func (s *Sessions) settleOne(r *release) {
 	o := s.owners
