@@ -11,7 +11,7 @@ func TestNetworkErrors(t *testing.T) {
 		name, as, n9 string
 		words        []string
 	}{
-		{"nowhere", "x", "", []string{"nowhere", "lab list"}},
+		{"nowhere", "x", "", []string{"no lab", "nowhere"}},
 		{"slices", "x", "mpls", []string{"mpls", "gtpu, traditional, enhanced"}},
 		{"slices", "No", "gtpu", []string{"--as", "No"}},
 	} {

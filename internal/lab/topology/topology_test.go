@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -152,7 +153,9 @@ func TestParse(t *testing.T) {
 
 func TestLoadUnknown(t *testing.T) {
 	_, err := Load("../kernel")
-	wantError(t, err, "no lab", "list")
+	if wantError(t, err, "no lab", "../kernel"); !errors.Is(err, ErrUnknown) { // for which the command has a proposal
+		t.Errorf("%v is not ErrUnknown", err)
+	}
 }
 
 // A topology inherits everything from its base that it does not state itself.
