@@ -371,6 +371,7 @@ func (j joined) Inject(frame []byte, ifindex int) error { return j.Frames.Inject
 func (j joined) InjectKept(frame []byte, ifindex int) error {
 	return j.Frames.InjectKept(frame, ifindex)
 }
+func (j joined) IsSilent(ifindex int) bool { return j.Ports.IsSilent(ifindex) }
 func (j joined) SetSliceSID(sid netip.Prefix, slice uint32, vpn bool) {
 	j.SIDs.SetSlice(sid, uint16(slice), vpn)
 }
