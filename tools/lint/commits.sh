@@ -27,8 +27,11 @@ while read -r commit; do
 	[ ${#subject} -le 72 ] || fault "$commit" "$subject" "${#subject} characters, at most 72"
 	if ! [[ $subject =~ ^[a-z0-9./_,\ -]+:\ ([a-z][a-z-]*)\ .*[^.]$ ]]; then
 		fault "$commit" "$subject" 'want "area: verb object", without a full stop'
-	elif [[ ${BASH_REMATCH[1]} =~ (ed|ing)$ && ! ${BASH_REMATCH[1]} =~ ^(bring|embed|feed|need|seed|speed|string)$ ]]; then
-		fault "$commit" "$subject" "want an imperative, as \"add\", in place of \"${BASH_REMATCH[1]}\""
+		continue
+	fi
+	verb=${BASH_REMATCH[1]}
+	if [[ $verb =~ (ed|ing)$ && ! $verb =~ ^(bring|embed|feed|need|seed|speed|string)$ ]]; then
+		fault "$commit" "$subject" "want an imperative, as \"add\", in place of \"$verb\""
 	fi
 done < <(git rev-list --no-merges "$since"..HEAD)
 
