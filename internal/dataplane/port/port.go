@@ -237,10 +237,14 @@ func (t *Table) clear(ifindex int) error {
 	return errors.Join(t.dropOrigins(ifindex, nil), t.CarriesN4Alone(ifindex, false))
 }
 
+// write leaves what the data path counts of the interface as it is.
 func (t *Table) write(ifindex int, next abi.Port) error {
 	var now abi.Port
-	if err := t.ports.Lookup(uint32(ifindex), &now); err == nil && now == next {
-		return nil
+	if err := t.ports.Lookup(uint32(ifindex), &now); err == nil {
+		next.HandedSince, next.Handed, next.HandedBefore = now.HandedSince, now.Handed, now.HandedBefore
+		if now == next {
+			return nil
+		}
 	}
 	if err := t.ports.Put(uint32(ifindex), &next); err != nil {
 		return fmt.Errorf("write table port: %w", err)
