@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ func TestNATEndOfTCP(t *testing.T) {
 		flags uint8
 		data  int
 	}
+	d, port := natRig(t, Options{}), uint16(4711)
 	for name, c := range map[string]struct {
 		packets     []sent
 		established bool
@@ -33,15 +35,15 @@ func TestNATEndOfTCP(t *testing.T) {
 		"a new connection's SYN":             {[]sent{{ack, 9}, {fin | ack, 0}, {ack, 0}, {syn, 0}}, false},
 		"a new connection":                   {[]sent{{ack, 9}, {fin | ack, 0}, {ack, 0}, {syn, 0}, {ack, 0}}, true},
 	} {
-		d := natRig(t, Options{})
+		port++
 		for _, p := range c.packets {
 			out, why := through(t, d, gpdu(7, packet.IPv4{Src: ue4(5), Dst: addr(natHost)},
-				packet.TCP{Sport: 4711, Dport: 443, Flags: new(p.flags)}, packet.Payload{Count: p.data}))
+				packet.TCP{Sport: port, Dport: 443, Flags: new(p.flags)}, packet.Payload{Count: p.data}))
 			if out == nil {
 				t.Fatalf("%s: %s", name, why)
 			}
 		}
-		list := d.NAT.Mappings(prefix("10.45.0.0/26"), natOf, ue4(5))
+		list := slices.DeleteFunc(d.NAT.Mappings(prefix("10.45.0.0/26"), natOf, ue4(5)), func(m nat.Mapping) bool { return m.Private != port })
 		if len(list) != 1 || list[0].Established != c.established {
 			t.Errorf("%s: %+v, want established %t", name, list, c.established)
 		}

@@ -28,7 +28,7 @@ type matchKey struct{ association, snssai, instances, slice string }
 
 // note logs the match of a session, if it is the first of its kind.
 func (l *matchLog) note(list []slice.Slice, s *session.Session, m rules.Match) {
-	if m.Slice != nil && !m.Reversed || len(list) == 0 {
+	if m.Slice != nil && !m.Reversed && m.Other == nil || len(list) == 0 {
 		return
 	}
 	key := matchKey{association: s.Node, snssai: s.SNSSAI.String(), instances: strings.Join(rules.Instances(s), " ")}
@@ -46,6 +46,10 @@ func (l *matchLog) note(list []slice.Slice, s *session.Session, m rules.Match) {
 	case m.Reversed:
 		l.log.Info("the SMF sends the octets of the SD in reverse order: the slice was found by that", "event", logevent.SliceReversedSD,
 			"association", key.association, "received", key.snssai, "slice", key.slice, "snssai", m.Slice.SNSSAI)
+	case m.Other != nil:
+		l.log.Warn("two slices have SDs that are each other with their octets reversed: if the SMF reverses SDs, its sessions are in the wrong one",
+			"event", logevent.SliceAmbiguousSD, "association", key.association, "received", key.snssai, "slice", key.slice, "other", m.Other.Name,
+			"fix", "compare with what the SMF is configured with; give each slice its network_instance, or one of them another SD")
 	default:
 		l.log.Warn("sessions belong to no slice", "event", logevent.SliceNone, "association", key.association, "received", key.snssai,
 			"network_instances", key.instances, "slices", selections(list),

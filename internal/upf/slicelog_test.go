@@ -99,6 +99,18 @@ func TestSliceOfOpen5GS(t *testing.T) {
 	}
 	count(reverse, 2)
 	count(`slices="a: snssai 1-000001"`, 1)
+	// With a slice that has the SD as Open5GS sends it, nobody but the operator knows.
+	config.Slices = append(config.Slices, slice.Slice{Name: "c", SNSSAI: slice.SNSSAI{SST: 1, SD: "010000"}})
+	if err := w.SetConfig(config); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		v := establish(received[0])
+		if want := "S-NSSAI 1-010000 was received: slice a has it with the octets of its SD reversed"; v.Slice != "c" || v.SliceNote != want {
+			t.Errorf("slice %q, note %q", v.Slice, v.SliceNote)
+		}
+	}
+	count(`event=slice.ambiguous_sd association=192.0.2.1 received=1-010000 slice=c other=a`, 1)
 	// An SMF that makes up S-NSSAIs fills no memory and no disk.
 	for sd := range uint32(2 * maxMatchesLogged) {
 		establish(session.SNSSAI{SST: 7, SD: sd, HasSD: true})

@@ -68,8 +68,8 @@ func wantAll(o *report.Outcome, x *topology.Expect) {
 	switch lost := o.Sent - o.Received; {
 	case x.Nothing && o.Received > 0:
 		o.Fail("%d of %d arrived: none should", o.Received, o.Sent)
-	case !x.Nothing && x.MinLost == 0 && lost > x.MaxLost:
-		o.Fail("%d of %d lost", lost, o.Sent)
+	case !x.Nothing && (x.MinLost == 0 || x.MaxLost > 0) && lost > x.MaxLost:
+		o.Fail("%d of %d lost: want %d at most", lost, o.Sent, x.MaxLost)
 	case lost < x.MinLost:
 		o.Fail("%d of %d lost: want %d at least", lost, o.Sent, x.MinLost)
 	}

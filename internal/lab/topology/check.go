@@ -160,7 +160,7 @@ type Expect struct {
 	MTU     uint32 `json:"mtu,omitempty"`      // that it names
 	Nothing bool   `json:"nothing,omitempty"`  // nothing arrives
 	MaxLost int    `json:"max_lost,omitempty"` // this many may be lost
-	MinLost int    `json:"min_lost,omitempty"` // this many at least have to be lost, and any number may (udp)
+	MinLost int    `json:"min_lost,omitempty"` // this many at least have to be lost, and any number may unless max_lost is set (udp)
 	// P99 is how long 99 % of the first stream may take at most (udp).
 	P99 Duration `json:"p99,omitempty"`
 	// Classes say what each class of streams has to come to (udp).

@@ -342,15 +342,16 @@ func TestMatchSliceReversed(t *testing.T) {
 		snssai   session.SNSSAI
 		want     string
 		reversed bool
+		other    string
 	}{
-		{[]slice.Slice{one}, received, "one", true},
-		{[]slice.Slice{all, one}, received, "one", true},
-		{[]slice.Slice{one, inIMS}, received, "ims", true},
-		{[]slice.Slice{one, other}, received, "other", false},
-		{[]slice.Slice{one, other}, session.SNSSAI{SST: 1, SD: 1, HasSD: true}, "one", false},
-		{[]slice.Slice{all, one}, session.SNSSAI{SST: 2, SD: 0x010000, HasSD: true}, "all", false},
-		{[]slice.Slice{all, one}, session.SNSSAI{SST: 1, SD: 0x000100, HasSD: true}, "all", false},
-		{[]slice.Slice{one}, session.SNSSAI{SST: 1}, "", false},
+		{[]slice.Slice{one}, received, "one", true, ""},
+		{[]slice.Slice{all, one}, received, "one", true, ""},
+		{[]slice.Slice{one, inIMS}, received, "ims", true, ""},
+		{[]slice.Slice{one, other}, received, "other", false, "one"},
+		{[]slice.Slice{one, other}, session.SNSSAI{SST: 1, SD: 1, HasSD: true}, "one", false, "other"},
+		{[]slice.Slice{all, one}, session.SNSSAI{SST: 2, SD: 0x010000, HasSD: true}, "all", false, ""},
+		{[]slice.Slice{all, one}, session.SNSSAI{SST: 1, SD: 0x000100, HasSD: true}, "all", false, ""},
+		{[]slice.Slice{one}, session.SNSSAI{SST: 1}, "", false, ""},
 	} {
 		s := &session.Session{SNSSAI: tt.snssai, DNN: "ims"}
 		m := MatchSlice(tt.list, s)
@@ -358,8 +359,12 @@ func TestMatchSliceReversed(t *testing.T) {
 		if m.Slice != nil {
 			got = m.Slice.Name
 		}
-		if got != tt.want || m.Reversed != tt.reversed || (m.Note(tt.list, s) == "") != (got != "" && !tt.reversed) {
-			t.Errorf("%s of %d: %q, reversed %t, %q; want %q", tt.snssai, len(tt.list), got, m.Reversed, m.Note(tt.list, s), tt.want)
+		other := ""
+		if m.Other != nil {
+			other = m.Other.Name
+		}
+		if got != tt.want || other != tt.other || m.Reversed != tt.reversed || (m.Note(tt.list, s) == "") != (got != "" && !tt.reversed && other == "") {
+			t.Errorf("%s of %d: %q, reversed %t, %q; want %q and %q", tt.snssai, len(tt.list), got, m.Reversed, m.Note(tt.list, s), tt.want, tt.other)
 		}
 	}
 }

@@ -19,17 +19,21 @@ type Match struct {
 	// Reversed: the slice has the session's S-NSSAI only with the octets of the SD in
 	// reverse order.
 	Reversed bool
+	// Other is the slice that has it with those octets in reverse order, where Slice has it as
+	// it was received: an SMF that reverses them means that one.
+	Other *slice.Slice
 }
 
 // MatchSlice returns the slice of a session: of the slices that agree with its S-NSSAI
 // and network instance, the most specific one. Open5GS sends the octets of the SD in
 // reverse order, so a slice may have that S-NSSAI where no slice has the one received.
 func MatchSlice(list []slice.Slice, s *session.Session) Match {
-	m := mostSpecific(list, s, s.SNSSAI)
-	if m.hasSD() {
-		return m
-	}
-	if r := mostSpecific(list, s, reversed(s.SNSSAI)); r.hasSD() {
+	m, r := mostSpecific(list, s, s.SNSSAI), mostSpecific(list, s, reversed(s.SNSSAI))
+	switch {
+	case !r.hasSD() || r.Slice == m.Slice:
+	case m.hasSD():
+		m.Other = r.Slice
+	default:
 		r.Reversed = true
 		return r
 	}
@@ -79,6 +83,8 @@ func (m Match) Note(list []slice.Slice, s *session.Session) string {
 	switch {
 	case m.Reversed:
 		return fmt.Sprintf("S-NSSAI %s was received: its SD matches with its octets reversed", s.SNSSAI)
+	case m.Other != nil:
+		return fmt.Sprintf("S-NSSAI %s was received: slice %s has it with the octets of its SD reversed", s.SNSSAI, m.Other.Name)
 	case m.Slice != nil:
 		return ""
 	case len(list) == 0:
