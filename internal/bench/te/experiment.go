@@ -205,6 +205,9 @@ type row struct {
 // rows are what a run has measured.
 func rows(run *result.Run) (list []row) {
 	for _, name := range Graphs() {
+		if len(run.Select(metricTime, result.Labels{"graph": name})) == 0 {
+			continue // not measured
+		}
 		n, err := load(name)
 		if err != nil {
 			panic(err) // it is one of them

@@ -5,7 +5,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"slices"
+	"sync"
 
 	"github.com/culvert-net/culvert/internal/te"
 	"github.com/culvert-net/culvert/internal/te/generate"
@@ -60,7 +60,6 @@ var optima = func() (all map[string]best) {
 // network is a topology with demands, and what is the best.
 type network struct {
 	name     string
-	unsolved bool
 	topology te.Topology
 	demands  []te.Demand
 	best     best
@@ -74,13 +73,23 @@ func Graphs() (names []string) {
 	return names
 }
 
-// load makes a graph.
+// made are the graphs by name, each made once: the largest take seconds.
+var made = func() map[string]func() network {
+	all := map[string]func() network{}
+	for _, p := range parameters {
+		all[p.name] = sync.OnceValue(func() network {
+			n := network{name: p.name, best: optima[p.name]}
+			n.topology, n.demands = generate.Make(p.of)
+			return n
+		})
+	}
+	return all
+}()
+
+// load makes a graph, or finds it. Nobody changes it.
 func load(name string) (network, error) {
-	i := slices.Index(Graphs(), name)
-	if i < 0 {
+	if made[name] == nil {
 		return network{}, fmt.Errorf("no graph is called %q", name)
 	}
-	n := network{name: name, unsolved: parameters[i].unsolved, best: optima[name]}
-	n.topology, n.demands = generate.Make(parameters[i].of)
-	return n, nil
+	return made[name](), nil
 }
