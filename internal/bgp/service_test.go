@@ -62,8 +62,10 @@ func TestServiceIsRead(t *testing.T) {
 		"whole, with a label":     {whole, label(3), service{addr("fc00:0:1:4::"), 19, 32, 16, 16, 0}},
 		"whole, without":          {whole, nil, service{addr("fc00:0:1:4::"), 19, 32, 16, 16, 0}},
 		"no structure":            {"c0 28 1c 05 0019 00 01 0015 00 fc00 0000 0001 0004 0000 0000 0000 0000 00 0014 00", nil, service{SID: addr("fc00:0:1:4::"), Behavior: 20}},
-		"an unknown TLV before":   {"c0 28 22 63 0003 aabbcc 05 0019 00 01 0015 00 fc00 0000 0001 0004 0000 0000 0000 0000 00 0014 00", nil, service{SID: addr("fc00:0:1:4::"), Behavior: 20}},
-		"an unknown sub-TLV":      {"c0 28 21 05 001e 00 63 0002 aabb 01 0015 00 fc00 0000 0001 0004 0000 0000 0000 0000 00 0014 00", nil, service{SID: addr("fc00:0:1:4::"), Behavior: 20}},
+		// FRR 8.4 makes it so when it reflects the route (RFC 9252 section 5: opaque).
+		"an opaque behaviour":   {"c0 28 1c 05 0019 00 01 0015 00 fc00 0000 0001 0004 0000 0000 0000 0000 00 ffff 00", nil, service{SID: addr("fc00:0:1:4::"), Behavior: 0xffff}},
+		"an unknown TLV before": {"c0 28 22 63 0003 aabbcc 05 0019 00 01 0015 00 fc00 0000 0001 0004 0000 0000 0000 0000 00 0014 00", nil, service{SID: addr("fc00:0:1:4::"), Behavior: 20}},
+		"an unknown sub-TLV":    {"c0 28 21 05 001e 00 63 0002 aabb 01 0015 00 fc00 0000 0001 0004 0000 0000 0000 0000 00 0014 00", nil, service{SID: addr("fc00:0:1:4::"), Behavior: 20}},
 	} {
 		got, err := readService(attributes(t, tt.attrs), tt.label)
 		if err != nil || got != tt.want {

@@ -77,7 +77,7 @@ func TestClassesOnAPIServer(t *testing.T) {
 	}
 	is("SRv6TrafficClass", "", "voice", stateWaiting, "no endpoints")
 
-	if got := s.kubectl(t, "root", "get", "srtc,srtcc", "-A", "-o", "wide"); !regexp.MustCompile(`(?s)srv6trafficclass\S*/voice +100 .*Waiting .*no endpoints.*srv6trafficclassclaim\S*/wide +gold +Refused .*12 is beyond`).MatchString(got) {
+	if got := s.kubectl(t, "root", "get", "srtc,srtcc", "-A", "-o", "wide"); !regexp.MustCompile(`(?s)srv6trafficclass\S*/voice +100 .*1/1 Waiting +node-1: Waiting: there is no Service shop/db.*no endpoints.*srv6trafficclassclaim\S*/wide +gold +1/1 Refused +node-1: Refused: .*12 is beyond`).MatchString(got) {
 		t.Errorf("kubectl shows\n%s", got)
 	}
 	t.Run("rights", func(t *testing.T) { s.keepsClasses(t) })

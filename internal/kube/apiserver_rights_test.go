@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -92,6 +93,18 @@ func (s *server) status(t *testing.T, api connection, denied func(string, error)
 			t.Errorf("its own entry: %v", err)
 		}
 	}
+	summarize := func(text string) error {
+		u := said()
+		u.Object["status"] = map[string]any{"summary": text}
+		_, err := policies.ApplyStatus(t.Context(), "shared", u, metav1.ApplyOptions{FieldManager: summaryManager, Force: true})
+		return err
+	}
+	denied("a summary that nobody has counted", summarize("151/151 Standby"))
+	denied("one that leaves nodes out", summarize("150/150 Active"))
+	s.waits(t, "the summary", func() error { // the agent itself writes both
+		got := s.kubectl(t, "root", "get", "srp", "shared")
+		return want(strings.Contains(got, " 150/151 Active, 1/151 Waiting   node-1: Waiting: the node has not judged it yet "), "%s", got)
+	})
 	if err := apply(); err != nil {
 		t.Errorf("its own entry, removed: %v", err)
 	}

@@ -58,7 +58,7 @@ func TestAPIServer(t *testing.T) {
 			return want(got["state"] == stateActive && got["reason"] == "highest preference" && got["since"] != nil &&
 				fmt.Sprint(got["roundTrips"]) == "[1.2ms -]", "%v", got)
 		})
-		if got := s.kubectl(t, "root", "get", "srp", "-o", "wide"); !regexp.MustCompile(`\ncore .* Active +\["1\.2ms","-"\] `).MatchString(got) {
+		if got := s.kubectl(t, "root", "get", "srp", "-o", "wide"); !regexp.MustCompile(`\ncore .* 1/1 Active +\["1\.2ms","-"\] `).MatchString(got) {
 			t.Errorf("kubectl shows\n%s", got)
 		}
 		s.waits(t, "the status of the ConfigMap", func() error {

@@ -82,7 +82,11 @@ func (c *cluster) patch(a ktesting.Action) (bool, runtime.Object, error) {
 	var change map[string]any
 	c.must(yaml.Unmarshal(p.Patch, &change))
 	if p.Subresource == "status" {
+		if version, _, _ := unstructured.NestedString(change, "metadata", "resourceVersion"); version != "" && version != u.GetResourceVersion() {
+			return true, nil, apierrors.NewConflict(p.Resource.GroupResource(), p.Name, fmt.Errorf("is at %s", u.GetResourceVersion()))
+		}
 		c.mergeStatus(u, change)
+		u.SetResourceVersion(u.GetResourceVersion() + "1")
 	} else {
 		merge(u.Object, change)
 		u.SetGeneration(u.GetGeneration() + 1)
@@ -94,9 +98,15 @@ func (c *cluster) patch(a ktesting.Action) (bool, runtime.Object, error) {
 	return true, u, nil
 }
 
-// mergeStatus merges status.nodes by name, as the definition of SRv6Policy says.
+// mergeStatus merges status.nodes by name, as the definition of SRv6Policy says. The manager of the summary
+// has no nodes.
 func (c *cluster) mergeStatus(u *unstructured.Unstructured, change map[string]any) {
-	applied, _, _ := unstructured.NestedSlice(change, "status", "nodes")
+	applied, nodes, _ := unstructured.NestedSlice(change, "status", "nodes")
+	if !nodes {
+		summary, _, _ := unstructured.NestedString(change, "status", "summary")
+		c.must(unstructured.SetNestedField(u.Object, summary, "status", "summary"))
+		return
+	}
 	all, _, _ := unstructured.NestedSlice(u.Object, "status", "nodes")
 	all = slices.DeleteFunc(all, func(n any) bool { return n.(map[string]any)["name"] == me })
 	for _, n := range applied {

@@ -162,6 +162,7 @@ func (w *Watcher) readOrigin(name string, u *unstructured.Unstructured, text str
 			w.write.AddAfter(task{aboutStatus, name}, settlesSoon)
 		}
 		o.object = u
+		w.watchSummary(name, u)
 		return
 	}
 	o.object, o.text = u, text

@@ -38,11 +38,12 @@ type PolicySpec struct {
 }
 
 // keepOwn drops the parts of a policy or a class that this node does not read: above all
-// the status of other nodes. It keeps only their number.
+// the status of other nodes. It keeps only their number, and what they come to.
 func (w *Watcher) keepOwn(u *unstructured.Unstructured) (any, error) {
+	said, due := summaries(u)
 	kept := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": u.GetAPIVersion(), "kind": u.GetKind(), "metadata": map[string]any{},
-		"spec": u.Object["spec"], "status": map[string]any{"count": statusNodes(u), "nodes": []any{}},
+		"spec": u.Object["spec"], "status": map[string]any{"count": statusNodes(u), "nodes": []any{}, "summary": said, "due": due},
 	}}
 	kept.SetName(u.GetName())
 	kept.SetNamespace(u.GetNamespace())

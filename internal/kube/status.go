@@ -38,6 +38,8 @@ type progress struct {
 	State  string `json:"state"`
 	Since  string `json:"since"` // RFC 3339
 	Reason string `json:"reason,omitempty"`
+	// Problem is what kubectl shows in a column: the node, the state and the reason.
+	Problem string `json:"problem,omitempty"`
 	// RoundTrips are of the active path's segment lists.
 	RoundTrips []string `json:"roundTrips,omitempty"`
 	// Generation of the SRv6Policy that it is about.
@@ -59,6 +61,7 @@ const (
 	// Of a reason: the resources' schema takes no more, and 256 of those in an annotation fit.
 	maxReason       = 1024
 	maxListedReason = 512
+	maxProblem      = 160 // a line on a screen
 )
 
 // shortened is a text of so many characters at most.
@@ -163,7 +166,7 @@ func (w *Watcher) writeStatus(ctx context.Context, name string) error {
 		if !is {
 			return nil
 		}
-		return ButGone(w.applyStatus(ctx, policyKind, "", policy, []any{})) // it is for this node no more
+		return w.applyEntry(ctx, policyKind, "", policy) // it is for this node no more
 	}
 	object, problem, paths := o.object, o.problem, w.judge(o)
 	w.mu.Unlock()
@@ -172,12 +175,13 @@ func (w *Watcher) writeStatus(ctx context.Context, name string) error {
 	}
 	own := paths[0]
 	own.Name, own.Generation = w.config.Node, object.GetGeneration()
+	own.Problem = own.problem()
 	said := nodeStatus(object, w.config.Node)
 	full := said == nil && statusNodes(object) >= maxStatusNodes
 	if full || reflect.DeepEqual(said, own.fields()) {
-		return nil
+		return w.summarize(ctx, object)
 	}
-	return ButGone(w.applyStatus(ctx, object.GetKind(), object.GetNamespace(), object.GetName(), []any{own.fields()}))
+	return w.applyEntry(ctx, object.GetKind(), object.GetNamespace(), object.GetName(), own.fields())
 }
 
 func (w *Watcher) writeListingStatus(ctx context.Context, u *unstructured.Unstructured, paths []progress, problem error) error {
@@ -200,22 +204,34 @@ func (w *Watcher) writeListingStatus(ctx context.Context, u *unstructured.Unstru
 
 const byNeed = stateInvalid + stateWaiting + stateStandby + stateActive
 
-// applyStatus makes these the entries that this node has in the status of an object of
-// ours. Each node is the manager of its own, so that they are never in conflict.
-func (w *Watcher) applyStatus(ctx context.Context, kind, namespace, name string, nodes []any) error {
-	u := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": policyVersion, "kind": kind, "metadata": map[string]any{"name": name},
-		"status": map[string]any{"nodes": nodes},
-	}}
-	u.SetNamespace(namespace)
+// applyEntry makes these the entries that this node has in the status of an object of ours, one or none. Each
+// node is the manager of its own, so that they are never in conflict.
+func (w *Watcher) applyEntry(ctx context.Context, kind, namespace, name string, entry ...any) error {
 	const longest = 128
 	manager := "culvert:" + w.config.Node
 	if len(manager) > longest {
 		sum := sha256.Sum256([]byte(manager))
 		manager = fmt.Sprintf("culvert:%x", sum[:16])
 	}
-	_, err := w.api.objects.Resource(ours[kind]).Namespace(namespace).ApplyStatus(ctx, name, u, metav1.ApplyOptions{FieldManager: manager, Force: true})
-	return err
+	u := &unstructured.Unstructured{}
+	u.SetKind(kind)
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	got, err := w.applyStatus(ctx, u, manager, map[string]any{"nodes": append([]any{}, entry...)})
+	if err != nil {
+		return ButGone(err)
+	}
+	return w.summarize(ctx, got)
+}
+
+// applyStatus makes these the fields of a status that a manager has. Where of has a version, the object must
+// still have it.
+func (w *Watcher) applyStatus(ctx context.Context, of *unstructured.Unstructured, manager string, status map[string]any) (*unstructured.Unstructured, error) {
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": policyVersion, "kind": of.GetKind(), "status": status}}
+	u.SetName(of.GetName())
+	u.SetNamespace(of.GetNamespace())
+	u.SetResourceVersion(of.GetResourceVersion())
+	return w.api.objects.Resource(ours[of.GetKind()]).Namespace(of.GetNamespace()).ApplyStatus(ctx, of.GetName(), u, metav1.ApplyOptions{FieldManager: manager, Force: true})
 }
 
 // fields are p as the API has it.
@@ -223,6 +239,9 @@ func (p progress) fields() map[string]any {
 	f := map[string]any{"name": p.Name, "state": p.State, "since": p.Since, "observedGeneration": p.Generation}
 	if p.Reason != "" {
 		f["reason"] = p.Reason
+	}
+	if p.Problem != "" {
+		f["problem"] = p.Problem
 	}
 	if len(p.RoundTrips) > 0 {
 		var list []any

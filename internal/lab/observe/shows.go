@@ -26,7 +26,7 @@ func Shows(ctx context.Context, in *instance.Instance, n *topology.Node, want an
 }
 
 // Includes wants all of want to be in got: what is a mapping may have more keys,
-// what is a list more items, and what is a text, more of it.
+// what is a list more items, and what is a text, more of it. A number is at_most or at_least one.
 func Includes(got, want any) error {
 	switch want := want.(type) {
 	case map[string]any:
@@ -35,6 +35,12 @@ func Includes(got, want any) error {
 				return nil
 			}
 			return fmt.Errorf("%v: want at most %v", got, most)
+		}
+		if least, ok := want["at_least"].(float64); ok && len(want) == 1 {
+			if number, ok := got.(float64); ok && number >= least {
+				return nil
+			}
+			return fmt.Errorf("%v: want at least %v", got, least)
 		}
 		object, _ := got.(map[string]any)
 		for _, key := range slices.Sorted(maps.Keys(want)) {
