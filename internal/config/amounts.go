@@ -80,6 +80,11 @@ func (d *decoder) wholeNumber(text, field string, most uint64) string {
 	if table := routingTables[strings.ToLower(text)]; table != "" && strings.HasSuffix(field, "table") {
 		return "write " + table
 	}
+	if strings.HasSuffix(field, "asn") {
+		if asn := asNumber(text); asn != "" {
+			return "write " + asn
+		}
+	}
 	text = commas.ReplaceAllStringFunc(text, func(n string) string { return strings.ReplaceAll(n, ",", "") })
 	if m := amount.FindStringSubmatch(text); m != nil {
 		n, err := strconv.ParseFloat(m[1], 64)
@@ -96,6 +101,22 @@ func (d *decoder) wholeNumber(text, field string, most uint64) string {
 		return fmt.Sprintf("a whole number of %s, such as %s", d.unit.name, d.unit.example)
 	}
 	return fmt.Sprintf("a whole number from 0 to %d", most)
+}
+
+// asNumber is a number of an autonomous system in its other ways to be written: AS65001, 1.10 (RFC 5396).
+func asNumber(text string) string {
+	text = strings.TrimPrefix(strings.ToLower(text), "as")
+	high, low, isDotted := strings.Cut(text, ".")
+	if !isDotted {
+		high, low = "0", text
+	}
+	const half = 16
+	h, err := strconv.ParseUint(high, 10, half)
+	l, err2 := strconv.ParseUint(low, 10, 2*half)
+	if err != nil || err2 != nil || isDotted && l >= 1<<half {
+		return ""
+	}
+	return strconv.FormatUint(h<<half+l, 10)
 }
 
 // in is what stands behind the number of a fix.

@@ -198,8 +198,11 @@ func (d *decoder) sequence(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind != yaml.SequenceNode {
 		isEntry := v.Type().Elem().Kind() == reflect.Struct && !reflect.PointerTo(v.Type().Elem()).Implements(textUnmarshaler)
 		fix := "write each entry in a line that starts with -"
-		if n.Kind == yaml.ScalarNode && !isEntry {
-			fix = "write [" + quoted(n.Value) + "]"
+		switch {
+		case n.Kind == yaml.ScalarNode && !isEntry:
+			fix = "write " + inline(n, true)
+		case n.Kind == yaml.MappingNode && isEntry && byName(n, v.Type().Elem()):
+			fix = "write - {name: " + quoted(n.Content[0].Value) + ", ...} in place of " + n.Content[0].Value + ":, and so each"
 		}
 		d.fail(n, path, fix, "must be a list, is %s", describe(n))
 		if n.Kind != yaml.MappingNode && isEntry {
@@ -405,6 +408,7 @@ var otherNames = map[string]string{
 	"un": "End, flavors: [NEXT-C-SID]", "ua": "End.X, flavors: [NEXT-C-SID]",
 	"udt4": "End.DT4", "udt6": "End.DT6", "udt46": "End.DT46", "udx4": "End.DX4", "udx6": "End.DX6", "udx2": "End.DX2",
 	"t.encaps": "H.Encaps", "t.encaps.red": "H.Encaps.Red", "t.encaps.l2": "H.Encaps.L2", "t.encaps.l2.red": "H.Encaps.L2.Red",
+	"m.gtp4.e": "End.M.GTP4.E", "m.gtp6.d": "End.M.GTP6.D", "m.gtp6.e": "End.M.GTP6.E",
 	"t.m.gtp4.d": "H.M.GTP4.D", "end.m.gtp4.d": "H.M.GTP4.D", "t.m.tmap": "H.M.GTP4.D",
 }
 

@@ -28,6 +28,14 @@ var otherFields = map[[2]string]string{
 	of[Config]("dnnList"):            "write upf: {ue_pools: [{network_instance: internet, prefixes: [10.45.0.0/16]}]}",
 	of[Config]("version"):            "remove it: the file has no version",
 	of[Config]("description"):        "write it as a comment, behind #",
+	of[BGP]("neighbors"):             "did you mean \"peers\"?",
+	of[BGP]("neighbours"):            "did you mean \"peers\"?",
+	of[BGP]("local_as"):              "did you mean \"asn\"?",
+	of[BGPPeer]("remote_as"):         "did you mean \"asn\"?",
+	of[BGPPeer]("peer_as"):           "did you mean \"asn\"?",
+	of[BGPPeer]("ip"):                "did you mean \"address\"?",
+	of[slice.Slice]("sst"):           "write snssai: {sst: 1, sd: \"000001\"}",
+	of[slice.Slice]("sd"):            "write snssai: {sst: 1, sd: \"000001\"}",
 	of[UPF]("pfcp"):                  "write n4: [192.0.2.10] with the addresses for PFCP",
 	of[UPF]("gtpu"):                  "write gtpu: {addresses: [192.0.2.1]} at the first level, beside upf",
 	of[UPF]("session"):               "write ue_pools: [{network_instance: internet, prefixes: [10.45.0.0/16]}]",
@@ -61,29 +69,41 @@ func unknown(mapping, key, item *yaml.Node, t reflect.Type) string {
 	if fix := otherFields[[2]string{t.Name(), key.Value}]; fix != "" {
 		return fix
 	}
+	if key.Value == "<<" {
+		return "write the fields out: nothing is merged"
+	}
 	if mapping.Style&yaml.FlowStyle != 0 && item.Tag == "!!null" && item.Value == "" {
 		return "write a list in brackets, as in [a, b]"
 	}
 	if item.Kind == yaml.MappingNode && len(item.Content) > 0 && slices.Contains(names, item.Content[0].Value) {
 		return "remove this line, and indent what is below it less"
 	}
-	if nearest(key.Value, names) == "" {
-		isFirst := slices.Contains(fieldNames(reflect.TypeFor[Config]()), key.Value)
-		section := sectionWith(key.Value)
-		switch {
-		case isFirst:
-			return "write it at the first level, not indented"
-		case section != "":
-			return "write it below " + section + ":"
-		}
+	if fix := elsewhere(key.Value, t); fix != "" {
+		return fix
 	}
 	return suggestOf(key.Value, names)
+}
+
+// elsewhere is the fix for a field that t does not have, nor one with a similar name, and the first level or one
+// section has.
+func elsewhere(name string, t reflect.Type) string {
+	lower := strings.ToLower(name)
+	if best := strings.ToLower(nearest(name, fieldNames(t))); best != "" && (strings.HasPrefix(best, lower) || editDistance(best, lower) <= 1) {
+		return ""
+	}
+	if slices.Contains(fieldNames(reflect.TypeFor[Config]()), name) {
+		return "write it at the first level, not indented"
+	}
+	if section := sectionWith(name); section != "" {
+		return "write it below " + section + ":"
+	}
+	return ""
 }
 
 // meant is the field that an unknown one probably stands for, or "".
 func meant(name string, t reflect.Type) string {
 	fix, isOther := otherFields[[2]string{t.Name(), name}]
-	if !isOther {
+	if !isOther && elsewhere(name, t) == "" {
 		return nearest(name, fieldNames(t))
 	}
 	if other, is := strings.CutPrefix(fix, "did you mean \""); is {
@@ -184,13 +204,25 @@ func asList(n *yaml.Node, t reflect.Type) *yaml.Node {
 	return n
 }
 
-// inline writes a single value or a list in one line.
+// byName says whether a mapping has an entry of a list by each of its fields: n3: {roles: [n3]}.
+func byName(n *yaml.Node, entry reflect.Type) bool {
+	names := fieldNames(entry)
+	return len(n.Content) > 1 && slices.Contains(names, "name") && !slices.Contains(names, n.Content[0].Value) && n.Content[1].Kind == yaml.MappingNode
+}
+
+// inline writes a single value or a list in one line. A text with commas is a list.
 func inline(n *yaml.Node, list bool) string {
 	if n.Kind == yaml.ScalarNode && !list {
 		return quoted(n.Value)
 	}
 	var values []string
-	for _, c := range asList(n, reflect.TypeFor[[]string]()).Content {
+	if n.Kind == yaml.ScalarNode {
+		for value := range strings.FieldsFuncSeq(n.Value, func(r rune) bool { return r == ',' || r == ';' || r == ' ' }) {
+			values = append(values, quoted(value))
+		}
+		return "[" + strings.Join(values, ", ") + "]"
+	}
+	for _, c := range n.Content {
 		values = append(values, quoted(c.Value))
 	}
 	return "[" + strings.Join(values, ", ") + "]"

@@ -78,13 +78,14 @@ const template = "write the value: this is a template, which is not filled in"
 // anywhere are the traps that are wrong in whichever line of a section they are.
 var anywhere = []trap{
 	{regexp.MustCompile("^ *\t"), "write spaces in place of the tab"},
+	{regexp.MustCompile(`^--- +[^#\s]`), "remove this line, or write # in front of it"},
 	{regexp.MustCompile(`\{\{`), template},
 	{regexp.MustCompile(`\$\{?[A-Za-z_]`), "write the value: variables are not filled in"},
 }
 
 // here are the traps of the line that the YAML library names, or of the one above.
 var here = []trap{
-	{regexp.MustCompile(`(?:^|[{,\s])([a-z0-9_]+):[\["'0-9a-z]`), "write a space behind the colon of $1"},
+	{regexp.MustCompile(`^\s*(?:- +)?\{?([a-f0-9]*[g-z_][a-z0-9_]*):[\["'0-9a-z]`), "write a space behind the colon of $1"}, // no address
 	{regexp.MustCompile(`^\s*-[^\s-]`), "write a space behind -"},
 	{regexp.MustCompile(`^\s*([a-z0-9_]+)\s*=`), "write $1: in place of $1 ="},
 	{regexp.MustCompile(`\s//`), "write # in front of a comment"},

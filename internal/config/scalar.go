@@ -72,7 +72,9 @@ func (d *decoder) number(n *yaml.Node, v reflect.Value, path string) {
 		d.fail(n, path, "write "+n.Value+" without quotes", "must be a number, is %s", describe(n))
 		v.SetUint(value)
 	case n.Kind == yaml.ScalarNode && n.Tag == "!!float":
-		fix = d.wholeNumber("", path, most)
+		if !strings.HasSuffix(path, "asn") {
+			fix = d.wholeNumber("", path, most)
+		}
 		if whole, err := strconv.ParseFloat(n.Value, 64); err == nil && whole >= 0 && whole <= float64(most) && whole == math.Trunc(whole) {
 			fix = fmt.Sprintf("write %.0f", whole)
 		}
