@@ -74,6 +74,14 @@ var (
 // routingTables are the kernel's names of tables that need no file.
 var routingTables = map[string]string{"main": "254", "local": "255", "default": "253"}
 
+// unit is that of the field that is being read, and whether it has one.
+func (d *decoder) unit() (u unit, has bool) {
+	if u, has = unitOf[[2]string{d.in.Name(), d.name}]; !has {
+		u = things
+	}
+	return u, has
+}
+
 // wholeNumber is the fix for a text where a number has to be: the number that it stands for, if it has
 // a unit, commas, or is the name of a routing table.
 func (d *decoder) wholeNumber(text, field string, most uint64) string {
@@ -85,20 +93,21 @@ func (d *decoder) wholeNumber(text, field string, most uint64) string {
 			return "write " + asn
 		}
 	}
+	u, hasUnit := d.unit()
 	text = commas.ReplaceAllStringFunc(text, func(n string) string { return strings.ReplaceAll(n, ",", "") })
 	if m := amount.FindStringSubmatch(text); m != nil {
 		n, err := strconv.ParseFloat(m[1], 64)
-		part := d.unit.parts[strings.ToLower(m[2])]
+		part := u.parts[strings.ToLower(m[2])]
 		if m[2] == "" {
 			part = 1
 		}
-		isOctets := d.unit.name == kilobits.name && strings.Contains(m[2], "B/") // not bits
+		isOctets := u.name == kilobits.name && strings.Contains(m[2], "B/") // not bits
 		if whole := math.Round(n * part); err == nil && part > 0 && whole >= 1 && whole <= float64(most) && !isOctets {
-			return fmt.Sprintf("write %.0f%s", whole, d.unit.in())
+			return fmt.Sprintf("write %.0f%s", whole, u.in())
 		}
 	}
-	if d.unit.name != "" {
-		return fmt.Sprintf("a whole number of %s, such as %s", d.unit.name, d.unit.example)
+	if hasUnit {
+		return fmt.Sprintf("a whole number of %s, such as %s", u.name, u.example)
 	}
 	return fmt.Sprintf("a whole number from 0 to %d", most)
 }

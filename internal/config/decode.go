@@ -28,9 +28,10 @@ type decoder struct {
 	lines    Lines // of each field that is there
 	isBroken bool  // no YAML: nothing is known about what it holds
 	isEmpty  bool
-	zeros    Errors   // fields with the number 0
-	unit     unit     // of the field that is being read
-	values   []string // that it may have, if these are few
+	zeros    Errors // fields with the number 0
+	// in and name are the field that is being read.
+	in   reflect.Type
+	name string
 }
 
 // Unmarshal parses one document of YAML or JSON into any struct whose fields have JSON
@@ -44,7 +45,7 @@ func Unmarshal(data []byte, into any) (Lines, error) {
 // decode is Unmarshal for callers that go on after an error. What cannot be read has the
 // value that was probably meant, so that other fields do not seem to lack it.
 func decode(data []byte, into any) *decoder {
-	d := &decoder{lines: Lines{}}
+	d := &decoder{lines: Lines{}, in: reflect.TypeOf(into).Elem()}
 	if e, is := unreadable(data); is {
 		d.isBroken, d.list = true, Errors{e}
 		return d
@@ -305,12 +306,8 @@ func (d *decoder) key(key, item *yaml.Node, v reflect.Value, path string) (_, _ 
 // field decodes the value of a struct's field.
 func (d *decoder) field(key, item *yaml.Node, v reflect.Value, path, name string) {
 	field, _ := fieldByName(v, name)
-	of := [2]string{v.Type().Name(), name}
-	d.unit, d.values = things, valuesOf(v.Type(), name)
-	if unit, has := unitOf[of]; has {
-		d.unit = unit
-	}
-	if hostPrefix[of] {
+	d.in, d.name = v.Type(), name
+	if hostPrefix[[2]string{v.Type().Name(), name}] {
 		item = asPrefix(item)
 	}
 	at := join(path, name)

@@ -157,7 +157,7 @@ var snssai = regexp.MustCompile(`^([0-9]+)-([0-9A-Fa-f]{6})$`)
 
 // readsAs says whether a field of addresses, prefixes or numbers takes a node.
 func readsAs(n *yaml.Node, f reflect.StructField) bool {
-	d := &decoder{lines: Lines{}}
+	d := &decoder{lines: Lines{}, in: f.Type}
 	t := f.Type
 	if t.Kind() == reflect.Slice {
 		t = t.Elem()
@@ -178,6 +178,9 @@ func isTextOf(n *yaml.Node, f reflect.StructField) bool {
 
 // valuesOf are the values that a field may have, if these are few.
 func valuesOf(t reflect.Type, name string) []string {
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
 	for _, f := range reflect.VisibleFields(t) {
 		if !f.Anonymous && fieldName(f) == name {
 			return enum(f)

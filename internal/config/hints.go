@@ -96,7 +96,7 @@ var here = []trap{
 // are those of the section, the first of which is line first of the file.
 func hint(lines []string, first, at int, problem string) (line int, fix string) {
 	for i, text := range lines {
-		if _, strange := plain(text); strange != 0 {
+		if _, strange := plain(code(text)); strange != 0 {
 			return first + i, "replace " + strangeName(strange) + ", by one of the keyboard"
 		}
 		if f := firstTrap(anywhere, text); f != "" {
@@ -124,13 +124,22 @@ func hint(lines []string, first, at int, problem string) (line int, fix string) 
 }
 
 func firstTrap(traps []trap, line string) string {
-	code, _, _ := strings.Cut(line, " #")
+	line = code(line)
 	for _, t := range traps {
-		if m := t.sign.FindStringSubmatchIndex(code); m != nil && !isBlank(line) {
-			return string(t.sign.ExpandString(nil, t.fix, code, m))
+		if m := t.sign.FindStringSubmatchIndex(line); m != nil {
+			return string(t.sign.ExpandString(nil, t.fix, line, m))
 		}
 	}
 	return ""
+}
+
+// code is a line without its comment.
+func code(line string) string {
+	if isBlank(line) {
+		return ""
+	}
+	text, _, _ := strings.Cut(line, " #")
+	return text
 }
 
 func isBlank(line string) bool {

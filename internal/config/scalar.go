@@ -44,7 +44,7 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
 
 // asText is the fix for a number or a truth value where a text has to be.
 func (d *decoder) asText(n *yaml.Node, path string) string {
-	isNumber := n.Tag == "!!int"
+	isNumber, values := n.Tag == "!!int", valuesOf(d.in, d.name)
 	switch {
 	case isNumber && strings.HasSuffix(path, ".listen"): // which a port alone is not
 		return "write " + quoted("127.0.0.1:"+n.Value)
@@ -53,8 +53,8 @@ func (d *decoder) asText(n *yaml.Node, path string) string {
 		return fmt.Sprintf("quote it: %q", strings.Repeat("0", max(0, 6-len(digits)))+digits)
 	case isNumber && hostPath.MatchString(path):
 		return "write " + serviceAt(n.Value)
-	case len(d.values) > 0:
-		return "one of: " + strings.Join(d.values, ", ")
+	case len(values) > 0:
+		return "one of: " + strings.Join(values, ", ")
 	}
 	return fmt.Sprintf("quote it: %q", n.Value)
 }
@@ -65,23 +65,24 @@ var octal = regexp.MustCompile(`^0[0-9_]*[1-9]`)
 // number decodes an unsigned number.
 func (d *decoder) number(n *yaml.Node, v reflect.Value, path string) {
 	most := uint64(1)<<v.Type().Bits() - 1
-	fix := d.wholeNumber(n.Value, path, most)
 	value, err := strconv.ParseUint(n.Value, 0, 64)
 	switch {
 	case n.Kind == yaml.ScalarNode && n.Tag == "!!str" && err == nil && value <= most:
 		d.fail(n, path, "write "+n.Value+" without quotes", "must be a number, is %s", describe(n))
 		v.SetUint(value)
 	case n.Kind == yaml.ScalarNode && n.Tag == "!!float":
-		if !strings.HasSuffix(path, "asn") {
-			fix = d.wholeNumber("", path, most)
+		text := ""
+		if strings.HasSuffix(path, "asn") { // 1.10 is one
+			text = n.Value
 		}
+		fix := d.wholeNumber(text, path, most)
 		if whole, err := strconv.ParseFloat(n.Value, 64); err == nil && whole >= 0 && whole <= float64(most) && whole == math.Trunc(whole) {
 			fix = fmt.Sprintf("write %.0f", whole)
 		}
 		d.fail(n, path, fix, "must be a whole number, is %s", describe(n))
 		v.SetUint(1)
 	case n.Kind != yaml.ScalarNode || n.Tag != "!!int":
-		d.fail(n, path, fix, "must be a number, is %s", describe(n))
+		d.fail(n, path, d.wholeNumber(n.Value, path, most), "must be a number, is %s", describe(n))
 		v.SetUint(1)
 	case octal.MatchString(n.Value):
 		d.fail(n, path, "write "+strings.TrimLeft(n.Value, "0"), "must not begin with 0, which makes it octal, is %s", describe(n))
