@@ -109,7 +109,7 @@ func TestChart(t *testing.T) {
 	}
 	pod := r.deployment.Spec.Template.Spec
 	c := pod.Containers[0]
-	if !pod.HostNetwork || *pod.AutomountServiceAccountToken || c.Image != "ghcr.io/culvert-net/culvert-upf:latest" || len(pod.InitContainers) != 1 {
+	if !pod.HostNetwork || *pod.AutomountServiceAccountToken || c.Image != "ghcr.io/culvert-net/culvert-upf:latest" || len(pod.InitContainers) != 2 {
 		t.Errorf("%+v", pod)
 	}
 	if c.SecurityContext.Privileged != nil || !slices.Equal(c.SecurityContext.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(c.SecurityContext.Capabilities.Add) != 4 {
@@ -119,7 +119,7 @@ func TestChart(t *testing.T) {
 		t.Error("two daemons would want one state")
 	}
 	unpin := r.unpin.Spec.Template.Spec
-	if r.unpin.Annotations["helm.sh/hook"] != "post-delete" || !slices.Equal(unpin.Containers[0].Command, []string{"/usr/bin/culvert", "unpin"}) {
+	if r.unpin.Annotations["helm.sh/hook"] != "post-delete" || !slices.Equal(unpin.Containers[0].Command[:2], []string{"/usr/bin/culvert", "unpin"}) {
 		t.Errorf("%+v", r.unpin)
 	}
 	for _, p := range []corev1.PodSpec{pod, unpin} {
@@ -153,9 +153,12 @@ resources: {limits: {cpu: 2}}
 	for _, p := range []corev1.PodSpec{r.deployment.Spec.Template.Spec, r.unpin.Spec.Template.Spec} {
 		c := p.Containers[0]
 		if c.Image != "r.example/upf:v1.2.3" || c.ImagePullPolicy != corev1.PullAlways || p.ImagePullSecrets[0].Name != "secret" ||
-			p.NodeSelector["kubernetes.io/hostname"] != "a" || p.Tolerations[0].Operator != corev1.TolerationOpExists || len(p.InitContainers) != 0 {
+			p.NodeSelector["kubernetes.io/hostname"] != "a" || p.Tolerations[0].Operator != corev1.TolerationOpExists {
 			t.Errorf("%+v", p)
 		}
+	}
+	if first := r.deployment.Spec.Template.Spec.InitContainers; len(first) != 1 || first[0].Image != "r.example/upf:v1.2.3" {
+		t.Errorf("before the daemon: %+v", first)
 	}
 	if limit := r.deployment.Spec.Template.Spec.Containers[0].Resources.Limits.Cpu().String(); limit != "2" {
 		t.Errorf("limits: %s", limit)
@@ -163,6 +166,33 @@ resources: {limits: {cpu: 2}}
 	was := render(t, example(t)).deployment.Spec.Template.Annotations["culvert.net/config"]
 	if is := r.deployment.Spec.Template.Annotations["culvert.net/config"]; is == was {
 		t.Error("a change of the configuration starts nobody again")
+	}
+}
+
+// Where Culvert connects a node's pods, neither the daemon starts nor is the data path detached.
+func TestChartBesidePods(t *testing.T) {
+	r := render(t, example(t)+"cni: {binDir: /var/lib/cni/bin, confDir: /var/lib/cni/net.d}\n")
+	daemon, unpin := r.deployment.Spec.Template.Spec, r.unpin.Spec.Template.Spec
+	folders := []string{"--bin-dir=/host/cni/bin", "--conf-dir=/host/cni/net.d"}
+	for _, c := range []struct {
+		pod     corev1.PodSpec
+		asks    corev1.Container // before anything changes the node
+		command []string
+	}{
+		{daemon, daemon.InitContainers[0], append([]string{"/usr/bin/culvert", "cni", "absent"}, folders...)},
+		{unpin, unpin.Containers[0], append([]string{"/usr/bin/culvert", "unpin", "--spare-pods"}, folders...)},
+	} {
+		from := map[string]string{}
+		for _, v := range c.pod.Volumes {
+			for _, m := range c.asks.VolumeMounts {
+				if m.Name == v.Name && m.ReadOnly {
+					from[m.MountPath] = v.HostPath.Path
+				}
+			}
+		}
+		if !slices.Equal(c.asks.Command, c.command) || from["/host/cni/bin"] != "/var/lib/cni/bin" || from["/host/cni/net.d"] != "/var/lib/cni/net.d" {
+			t.Errorf("%v, with %v", c.asks.Command, from)
+		}
 	}
 }
 

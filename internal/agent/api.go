@@ -290,6 +290,11 @@ type TraceFilter struct {
 	Drops       bool         `json:"drops,omitempty"`      // only packets that were dropped
 	SID         netip.Prefix `json:"sid,omitzero"`         // the local SID met is in this prefix
 	TEID        *uint32      `json:"teid,omitempty"`       // in a GTP-U header, received or sent
+	// UE, User and SEID choose packets that sessions handled. A packet that no session has is that of
+	// a UE with an address in one of its headers, outer or inner.
+	UE   netip.Addr `json:"ue,omitzero"`           // an address of the session, or in a framed route
+	User string     `json:"user,omitempty"`        // the identity that the SMF gave: imsi-001010000000001
+	SEID *uint64    `json:"seid,string,omitempty"` // of this node
 }
 
 // TraceEvent is one packet's journey. What it did not meet is left empty.

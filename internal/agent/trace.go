@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +18,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/reason"
 	"github.com/culvert-net/culvert/internal/frame"
 	"github.com/culvert-net/culvert/internal/logevent"
+	"github.com/culvert-net/culvert/internal/session"
 )
 
 // Trace calls f for each packet that matches until the context ends (which is
@@ -57,7 +59,7 @@ func (a *Agent) Trace(ctx context.Context, filter TraceFilter, f func(TraceEvent
 	}()
 	err := a.core.dp.Trace.Read(failed, func(e event.TraceEvent) {
 		event := a.core.traceEvent(e)
-		if failed.Err() != nil || !filter.Matches(event) {
+		if failed.Err() != nil || !filter.Matches(event) || !filter.isOf(event, a.core.sessionOf(event)) {
 			return
 		}
 		if err := f(event); err != nil {
@@ -121,6 +123,36 @@ func (f TraceFilter) Matches(e TraceEvent) bool {
 		return false
 	}
 	return f.TEID == nil || slices.Contains(frame.Decode(e.In).TEIDs, *f.TEID) || slices.Contains(frame.Decode(e.Out).TEIDs, *f.TEID)
+}
+
+// sessionOf returns the session that handled a packet, or nil.
+func (c *core) sessionOf(e TraceEvent) *session.Session {
+	c.mu.RLock()
+	u := c.upf.upf
+	c.mu.RUnlock()
+	if u == nil || e.Session == 0 {
+		return nil
+	}
+	return u.Session(e.Session)
+}
+
+// isOf says whether a packet that a session handled, if any did, is of the session, the UE or the user
+// that the filter means.
+func (f TraceFilter) isOf(e TraceEvent, s *session.Session) bool {
+	if f.SEID != nil && *f.SEID != e.Session {
+		return false
+	}
+	if f.User != "" && (s == nil || s.UserID != f.User && !strings.HasSuffix(s.UserID, "-"+f.User)) {
+		return false
+	}
+	switch {
+	case !f.UE.IsValid():
+		return true
+	case s != nil:
+		return SessionFilter{UE: f.UE}.match(s, "")
+	}
+	in, out := frame.Decode(e.In).Addresses, frame.Decode(e.Out).Addresses
+	return slices.Contains(in, f.UE) || slices.Contains(out, f.UE)
 }
 
 // traceEvent gives names to what the data path says in numbers.

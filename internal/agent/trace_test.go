@@ -15,6 +15,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
 	"github.com/culvert-net/culvert/internal/dataplane/event"
 	"github.com/culvert-net/culvert/internal/dataplane/reason"
+	"github.com/culvert-net/culvert/internal/session"
 )
 
 // gtpFrame is a G-PDU over IPv4, without anything in it.
@@ -84,6 +85,60 @@ func TestTrace(t *testing.T) {
 	}
 	if d.dp.filter != nil {
 		t.Error("the data path goes on tracing")
+	}
+}
+
+// ipFrame is an IPv4 packet without anything in it.
+func ipFrame(source, destination string) []byte {
+	b := make([]byte, 14+20)
+	copy(b[12:], []byte{8, 0, 0x45, 0, 0, 20})
+	b[14+8], b[14+9] = 64, 17
+	copy(b[26:], netip.MustParseAddr(source).AsSlice())
+	copy(b[30:], netip.MustParseAddr(destination).AsSlice())
+	return b
+}
+
+// tpdu is a G-PDU with a packet in it.
+func tpdu(packet []byte) []byte {
+	b := append(gtpFrame(7), packet[14:]...)
+	binary.BigEndian.PutUint16(b[16:], uint16(len(b)-14))
+	binary.BigEndian.PutUint16(b[38:], uint16(len(b)-34))
+	binary.BigEndian.PutUint16(b[44:], uint16(len(b)-50))
+	return b
+}
+
+// A packet is a UE's by its session, whatever addresses it has then: others behind a NAT, those of
+// framed routes. One that met no session is a UE's by an address.
+func TestTraceOfUE(t *testing.T) {
+	ue, seid := netip.MustParseAddr("10.45.0.1"), uint64(3)
+	mine := &session.Session{SEID: 3, UserID: "imsi-001010000000001", PDRs: []session.PDR{{PDI: session.PDI{
+		UE: []netip.Prefix{prefix("10.45.0.1/32")}, FramedRoutes: []netip.Prefix{prefix("192.168.7.0/24")},
+	}}}}
+	other := &session.Session{SEID: 4, UserID: "imsi-901010000000001", PDRs: []session.PDR{{PDI: session.PDI{UE: []netip.Prefix{prefix("10.45.0.2/32")}}}}}
+	for name, c := range map[string]struct {
+		filter TraceFilter
+		event  TraceEvent
+		of     *session.Session
+		want   bool
+	}{
+		"its session, translated":      {TraceFilter{UE: ue}, TraceEvent{Session: 3, In: ipFrame("198.51.100.1", "203.0.113.1")}, mine, true},
+		"another's, to it":             {TraceFilter{UE: ue}, TraceEvent{Session: 4, In: ipFrame("10.45.0.2", "10.45.0.1")}, other, false},
+		"its framed route":             {TraceFilter{UE: netip.MustParseAddr("192.168.7.9")}, TraceEvent{Session: 3}, mine, true},
+		"no session, inner source":     {TraceFilter{UE: ue}, TraceEvent{In: tpdu(ipFrame("10.45.0.1", "203.0.113.1"))}, nil, true},
+		"no session, outer":            {TraceFilter{UE: ue}, TraceEvent{In: ipFrame("203.0.113.1", "10.45.0.1")}, nil, true},
+		"no session, another's":        {TraceFilter{UE: ue}, TraceEvent{In: tpdu(ipFrame("10.45.0.11", "203.0.113.1"))}, nil, false},
+		"a session that has ended":     {TraceFilter{UE: ue}, TraceEvent{Session: 3, Out: tpdu(ipFrame("203.0.113.1", "10.45.0.1"))}, nil, true},
+		"the user":                     {TraceFilter{User: "imsi-001010000000001"}, TraceEvent{Session: 3}, mine, true},
+		"the user, digits alone":       {TraceFilter{User: "001010000000001"}, TraceEvent{Session: 3}, mine, true},
+		"the end of another user's ID": {TraceFilter{User: "01010000000001"}, TraceEvent{Session: 4}, other, false},
+		"no session has a user":        {TraceFilter{User: "imsi-001010000000001"}, TraceEvent{In: ipFrame("10.45.0.1", "203.0.113.1")}, nil, false},
+		"the SEID":                     {TraceFilter{SEID: &seid}, TraceEvent{Session: 3}, mine, true},
+		"another SEID":                 {TraceFilter{SEID: &seid}, TraceEvent{Session: 4}, other, false},
+		"the SEID, another user":       {TraceFilter{SEID: &seid, User: "imsi-9"}, TraceEvent{Session: 3}, mine, false},
+	} {
+		if got := c.filter.isOf(c.event, c.of); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
 	}
 }
 

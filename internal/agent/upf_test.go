@@ -21,6 +21,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bgp"
 	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/dataplane"
+	"github.com/culvert-net/culvert/internal/dataplane/event"
 	"github.com/culvert-net/culvert/internal/dataplane/reason"
 	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/pfcp"
@@ -119,6 +120,23 @@ func (d *daemon) uplink(t *testing.T) datapath.Forwarding {
 	return datapath.Forwarding{}
 }
 
+// traceOne returns the first packet of some that a filter takes.
+func traceOne(t *testing.T, d *daemon, filter TraceFilter, packets ...event.TraceEvent) (first TraceEvent) {
+	t.Helper()
+	enough := errors.New("enough")
+	done := make(chan error, 1)
+	go func() {
+		done <- d.Trace(t.Context(), filter, func(e TraceEvent) error { first = e; return enough })
+	}()
+	for _, p := range packets {
+		d.dp.traced <- p
+	}
+	if err := <-done; !errors.Is(err, enough) {
+		t.Fatal(err)
+	}
+	return first
+}
+
 // An SMF sets a session up, its slice moves from one transport to the next, and
 // the daemon is started anew: the session goes along.
 func TestUserPlane(t *testing.T) {
@@ -172,6 +190,11 @@ func TestUserPlane(t *testing.T) {
 	}
 	if s, err := d.Slices(); err != nil || len(s) != 1 || s[0].Sessions != 1 || s[0].Uplink.Packets != 1 {
 		t.Errorf("slices: %+v, %v", s, err)
+	}
+	ofUE := traceOne(t, d, TraceFilter{UE: netip.MustParseAddr("10.45.0.1")},
+		event.TraceEvent{Session: list[0].SEID + 1, In: ipFrame("10.45.0.9", "192.0.2.9")}, event.TraceEvent{Session: list[0].SEID, In: ipFrame("192.0.2.9", "198.51.100.1")})
+	if ofUE.Session != list[0].SEID {
+		t.Errorf("the trace of a UE: %+v", ofUE)
 	}
 	status, err := d.Status()
 	if err != nil || status.UPF == nil || status.UPF.Sessions != 1 || status.UPF.Pools[0].Used != 1 {

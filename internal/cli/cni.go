@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,7 +20,7 @@ import (
 // cniCommand has the steps that the containers of a node's pod run in a cluster.
 func cniCommand(a *app) *cobra.Command {
 	c := &cobra.Command{Use: "cni", Short: "Prepare a node for pods: kernel settings, plugin, readiness"}
-	c.AddCommand(cniPrepareCommand(), cniInstallCommand(), cniUninstallCommand(), cniReadyCommand(a))
+	c.AddCommand(cniPrepareCommand(), cniInstallCommand(), cniUninstallCommand(), cniReadyCommand(a), cniAbsentCommand())
 	return c
 }
 
@@ -91,6 +92,26 @@ func cniUninstallCommand() *cobra.Command {
 	}
 	cniFlags(c, &f)
 	c.Flags().BoolVar(&stay, "stay", false, "go on running, as a container of a DaemonSet has to")
+	return c
+}
+
+func cniAbsentCommand() *cobra.Command {
+	var f install.Files
+	c := &cobra.Command{
+		Use: "absent", Short: "Fail where Culvert connects this node's pods", Args: cmdline.NoArgs,
+		Long: `Fails where the plugin or its network configuration is. The chart of a UPF asks so
+before its daemon starts: on such a node the pins and the state are those of the daemon
+that connects the pods.`,
+		RunE: func(*cobra.Command, []string) error {
+			paths, err := f.Present()
+			if err != nil || len(paths) == 0 {
+				return err
+			}
+			return fmt.Errorf("culvert connects the pods of this node (%s): a UPF here would take its pins and its state; "+
+				"run the UPF on another node, or uninstall the plugin of this one first", strings.Join(paths, ", "))
+		},
+	}
+	cniFlags(c, &f)
 	return c
 }
 

@@ -42,6 +42,49 @@ func TestCNI(t *testing.T) {
 	}
 }
 
+// A UPF's chart finds the daemon that connects a node's pods by the configuration, and by the plugin
+// while that is not written yet.
+func TestCNIAbsent(t *testing.T) {
+	dir := t.TempDir()
+	folders := []string{"--bin-dir", filepath.Join(dir, "bin"), "--conf-dir", filepath.Join(dir, "net.d")}
+	absent := func(code int, words string) {
+		t.Helper()
+		if code == cmdline.ExitError { // nor is anything detached
+			r := command(t.Context(), "", append([]string{"unpin", "--spare-pods", "--pin-path", "/proc/none"}, folders...)...)
+			if r.code != cmdline.ExitOK || !strings.Contains(r.stdout, "nothing is detached") {
+				t.Errorf("unpin: exit %d, %s%s", r.code, r.stdout, r.stderr)
+			}
+		}
+		r := command(t.Context(), "", append([]string{"cni", "absent"}, folders...)...)
+		if r.code != code || !strings.Contains(r.stderr, words) {
+			t.Errorf("exit %d, %s, want %d and %q", r.code, r.stderr, code, words)
+		}
+	}
+	absent(cmdline.ExitOK, "") // nor are there the folders
+	for _, file := range []string{"bin/bridge", "net.d/05-other.conflist"} {
+		put(t, filepath.Join(dir, file))
+	}
+	absent(cmdline.ExitOK, "")
+	put(t, filepath.Join(dir, "bin/culvert-cni"))
+	absent(cmdline.ExitError, "bin/culvert-cni): a UPF here would take its pins")
+	put(t, filepath.Join(dir, "net.d/10-culvert.conflist"))
+	absent(cmdline.ExitError, "10-culvert.conflist, ")
+	if err := os.Remove(filepath.Join(dir, "bin/culvert-cni")); err != nil {
+		t.Fatal(err)
+	}
+	absent(cmdline.ExitError, "10-culvert.conflist): ")
+}
+
+func put(t *testing.T, path string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A runtime hears of the network when pods can be added, and not before.
 func TestAnnounce(t *testing.T) {
 	dir := t.TempDir()

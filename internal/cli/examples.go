@@ -26,6 +26,7 @@ var examples = map[string]string{
 	"te show":            "culvert te show network.yaml -o json",
 	"cni":                "culvert cni ready",
 	"cni ready":          "culvert cni ready",
+	"cni absent":         "culvert cni absent --bin-dir /opt/cni/bin --conf-dir /etc/cni/net.d",
 	"cni uninstall":      "culvert cni uninstall",
 	"cni install":        "culvert cni install --bin-dir /opt/cni/bin --conf-dir /etc/cni/net.d",
 	"cni prepare":        "culvert cni prepare",

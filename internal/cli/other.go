@@ -11,6 +11,7 @@ import (
 	"github.com/culvert-net/culvert/docs"
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/cmdline"
+	"github.com/culvert-net/culvert/internal/cni/install"
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/doctor"
 	"github.com/culvert-net/culvert/internal/netdev"
@@ -60,6 +61,8 @@ func needs(c *cobra.Command, capabilities ...string) error {
 
 func unpinCommand(a *app) *cobra.Command {
 	var pinPath string
+	var spare bool
+	var cni install.Files
 	c := &cobra.Command{
 		Use: "unpin", Short: "Detach the data path and remove its pins: forwarding stops",
 		Long: `Detach the data path from its interfaces and remove its pins: forwarding stops.
@@ -69,6 +72,12 @@ masquerading of the overlay; pods and their addresses stay.
 Stop the daemon first. Resources added through the API stay in the state file.`,
 		Args: cmdline.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if spare {
+				paths, err := cni.Present()
+				if err != nil || len(paths) > 0 {
+					return errors.Join(err, say(c, "nothing is detached, because culvert connects the pods of this node:", paths))
+				}
+			}
 			if err := needs(c, "CAP_BPF", "CAP_NET_ADMIN"); err != nil {
 				return err
 			}
@@ -80,5 +89,7 @@ Stop the daemon first. Resources added through the API stay in the state file.`,
 		},
 	}
 	c.Flags().StringVar(&pinPath, "pin-path", agent.DefaultPinPath, "`directory` of the pins")
+	c.Flags().BoolVar(&spare, "spare-pods", false, "do nothing where the plugin for pods is in --bin-dir, or its configuration in --conf-dir")
+	cniFlags(c, &cni)
 	return c
 }

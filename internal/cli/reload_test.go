@@ -24,7 +24,7 @@ func TestRefusedReload(t *testing.T) {
 		lines int
 	}{
 		"two mistakes": {path, []string{path + ":2:sids[0].table", path + ":3:log.level"}, 2},
-		"no YAML":      {broken, []string{broken + ":2:"}, 1},
+		"no YAML":      {broken, []string{broken + ":2:sids"}, 1},
 		"very many":    {long, nil, mostListed + 1},
 		"no file":      {filepath.Join(t.TempDir(), "none"), nil, 1},
 	} {

@@ -20,7 +20,7 @@ import (
 
 func TestParseFilter(t *testing.T) {
 	prefix := netip.MustParsePrefix
-	teid := uint32(0x1a2b)
+	teid, seid := uint32(0x1a2b), uint64(42)
 	for _, c := range []struct {
 		text string
 		want agent.TraceFilter
@@ -30,6 +30,8 @@ func TestParseFilter(t *testing.T) {
 		{"src 2001:db8::5/32 and dst 192.0.2.1", agent.TraceFilter{Source: prefix("2001:db8::/32"), Destination: prefix("192.0.2.1/32")}},
 		{"sid 2001:db8:1::/48 teid 0x1a2b interface eth0 drops", agent.TraceFilter{SID: prefix("2001:db8:1::/48"), TEID: &teid, Interface: "eth0", Drops: true}},
 		{"TEID 6699", agent.TraceFilter{TEID: &teid}},
+		{"ue 10.45.0.1 drops", agent.TraceFilter{UE: netip.MustParseAddr("10.45.0.1"), Drops: true}},
+		{"user imsi-001010000000001 and seid 0x2a", agent.TraceFilter{User: "imsi-001010000000001", SEID: &seid}},
 	} {
 		for _, args := range [][]string{{c.text}, strings.Fields(c.text)} {
 			if got, err := parseFilter(args); err != nil || !reflect.DeepEqual(got, c.want) {
@@ -45,6 +47,10 @@ func TestParseFilter(t *testing.T) {
 		"src host":            "neither a prefix",
 		"teid x":              "not a TEID",
 		"teid 4294967296":     "not a TEID",
+		"ue 10.45.0.0/16":     "not an address of a UE",
+		"ue fe80::1%eth0":     "not an address of a UE",
+		"seid first":          "not a SEID",
+		"user":                "needs a value",
 		"drops drops":         "twice",
 		"src ::1 and src ::2": "twice",
 		"and drops":           "between two",

@@ -28,7 +28,7 @@ func traceCommand(a *app) *cobra.Command {
 		Use: "trace [FILTER]", Short: "Show packets: what each one matched, how it left, or why it was dropped",
 		Long: "Show packets as they pass: what was matched at each step, what went out, or why\nit was dropped. " +
 			"It ends on an interrupt, after --count packets, or after --time.\nWith -o json there is one line for each packet.\n\n" + filterGrammar,
-		Example: "  culvert trace src 2001:db8::/32 and drops\n  culvert trace teid 0x1001 --count 10",
+		Example: "  culvert trace src 2001:db8::/32 and drops\n  culvert trace ue 10.45.0.1\n  culvert trace teid 0x1001 --count 10",
 		RunE: func(c *cobra.Command, args []string) error {
 			filter, err := parseFilter(args)
 			if err != nil {
@@ -103,6 +103,10 @@ const filterGrammar = `FILTER is any of these, joined by "and":
   interface NAME    received on that interface
   sid PREFIX        the local SID that was met is in PREFIX
   teid N            a GTP-U header, received or sent, has this TEID (0x: hexadecimal)
+  ue ADDRESS        of the session of the UE with this address; or no session had it,
+                    and the address is in a header of it, outer or inner
+  user ID           of a session of this subscriber, as the SMF names it: imsi-001010000000001
+  seid N            of the session with this SEID of this node (0x: hexadecimal)
   drops             dropped packets only
 
 Without a FILTER every packet is shown.`
@@ -129,7 +133,7 @@ func parseFilter(args []string) (agent.TraceFilter, error) {
 			continue
 		}
 		if _, known := conditions[name]; !known {
-			return f, fmt.Errorf("%q is not a condition: give src, dst, interface, sid, teid or drops", tokens[i])
+			return f, fmt.Errorf("%q is not a condition: give src, dst, interface, sid, teid, ue, user, seid or drops", tokens[i])
 		}
 		if i+1 == len(tokens) || tokens[i+1] == "and" {
 			return f, fmt.Errorf("%s needs a value", name)
@@ -148,6 +152,21 @@ var conditions = map[string]func(f *agent.TraceFilter, value string) error{
 	"dst":       func(f *agent.TraceFilter, v string) error { return setPrefix(&f.Destination, v) },
 	"sid":       func(f *agent.TraceFilter, v string) error { return setPrefix(&f.SID, v) },
 	"interface": func(f *agent.TraceFilter, v string) error { f.Interface = v; return nil },
+	"user":      func(f *agent.TraceFilter, v string) error { f.User = v; return nil },
+	"ue": func(f *agent.TraceFilter, v string) (err error) {
+		if f.UE, err = netip.ParseAddr(v); err != nil || f.UE.Zone() != "" {
+			return fmt.Errorf("%q is not an address of a UE, such as 10.45.0.1 or 2001:db8:45::1", v)
+		}
+		return nil
+	},
+	"seid": func(f *agent.TraceFilter, v string) error {
+		n, err := strconv.ParseUint(v, 0, 64)
+		if err != nil {
+			return fmt.Errorf("%q is not a SEID: give a number, or hexadecimal as 0x1a2b", v)
+		}
+		f.SEID = &n
+		return nil
+	},
 	"teid": func(f *agent.TraceFilter, v string) error {
 		n, err := strconv.ParseUint(v, 0, 32)
 		if err != nil {

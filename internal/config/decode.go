@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net"
 	"net/netip"
 	"reflect"
@@ -29,6 +28,10 @@ type decoder struct {
 	lines    Lines // of each field that is there
 	isBroken bool  // no YAML: nothing is known about what it holds
 	isEmpty  bool
+	zeros    Errors // fields with the number 0
+	// in and name are the field that is being read.
+	in   reflect.Type
+	name string
 }
 
 // Unmarshal parses one document of YAML or JSON into any struct whose fields have JSON
@@ -42,7 +45,11 @@ func Unmarshal(data []byte, into any) (Lines, error) {
 // decode is Unmarshal for callers that go on after an error. What cannot be read has the
 // value that was probably meant, so that other fields do not seem to lack it.
 func decode(data []byte, into any) *decoder {
-	d := &decoder{lines: Lines{}}
+	d := &decoder{lines: Lines{}, in: reflect.TypeOf(into).Elem()}
+	if e, is := unreadable(data); is {
+		d.isBroken, d.list = true, Errors{e}
+		return d
+	}
 	var document, second yaml.Node
 	parser := yaml.NewDecoder(bytes.NewReader(data))
 	if err := parser.Decode(&document); err != nil {
@@ -59,6 +66,7 @@ func decode(data []byte, into any) *decoder {
 		d.salvage(data, into, err)
 		return d
 	}
+	d.isEmpty = !d.isBroken && document.Content[0].Tag == "!!null"
 	d.value(document.Content[0], reflect.ValueOf(into).Elem(), "")
 	return d
 }
@@ -92,28 +100,38 @@ func (d *decoder) salvage(data []byte, into any, whole error) {
 		case !strings.Contains(err.Error(), "unknown anchor"): // another section may have it
 			found = true
 			name, _, _ := strings.Cut(string(lines[start]), ":")
-			d.syntax(err, "the rest of "+name+", and what other sections say of it, was not checked")
+			d.syntax(err, name, lines[start:end], start+1)
 		}
 	}
 	if !found {
-		d.syntax(whole, "the rest of the file was not checked")
+		d.syntax(whole, "", lines, 1)
 	}
 }
 
-// syntax parses an error of the YAML library, "yaml: line 3: ...".
-func (d *decoder) syntax(err error, unchecked string) {
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	e := Error{Problem: "not YAML: " + text, Fix: "check the indentation and the quotes at this line and above it; " + unchecked}
-	var line int
-	if n, _ := fmt.Sscanf(text, "line %d:", &line); n == 1 {
-		e.Line = line
-		_, rest, _ := strings.Cut(text, ": ")
-		e.Problem = "not YAML: " + rest
-		if slices.ContainsFunc(countedFromZero, func(end string) bool { return strings.HasSuffix(rest, end) }) {
-			e.Line++
+// syntax parses an error of the YAML library, "yaml: line 3: ...", about a section that has these
+// lines, the first of which is line first of the file.
+func (d *decoder) syntax(err error, section string, lines [][]byte, first int) {
+	problem := strings.TrimPrefix(err.Error(), "yaml: ")
+	line := first
+	if n, _ := fmt.Sscanf(problem, "line %d:", &line); n == 1 {
+		_, problem, _ = strings.Cut(problem, ": ")
+		if slices.ContainsFunc(countedFromZero, func(end string) bool { return strings.HasSuffix(problem, end) }) {
+			line++
 		}
 	}
-	d.list = append(d.list, e)
+	unchecked := "the rest of the file"
+	if section != "" {
+		unchecked = "the rest of " + section + ", and what other sections say of it,"
+	}
+	texts := make([]string, len(lines))
+	for i, l := range lines {
+		texts[i] = string(l)
+	}
+	line, fix := hint(texts, first, line, problem)
+	if fix == "" {
+		fix = "check the indentation and the quotes at this line and above it"
+	}
+	d.list = append(d.list, Error{Line: line, Field: section, Problem: "not YAML: " + problem, Fix: fix + "; " + unchecked + " was not checked"})
 }
 
 // countedFromZero has the endings of errors from the YAML library's parser, which
@@ -134,6 +152,7 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path string) {
 	if path != "" {
 		d.lines[path] = n.Line
 	}
+	n = d.typed(n, path)
 	switch {
 	case n.Kind == yaml.AliasNode:
 		d.fail(n, path, "write the value out", "aliases (*%s) are not supported", n.Value)
@@ -163,12 +182,28 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
+// typed returns a value without what a keyboard does not have.
+func (d *decoder) typed(n *yaml.Node, path string) *yaml.Node {
+	text, strange := plain(n.Value)
+	if n.Kind != yaml.ScalarNode || strange == 0 {
+		return n
+	}
+	d.fail(n, path, keyboardFix(quoted(text), strange), "%q has %s", n.Value, strangeName(strange))
+	out := *n
+	out.Value, out.Tag = text, ""
+	out.Tag = out.ShortTag() // a number may be among the quotes
+	return &out
+}
+
 func (d *decoder) sequence(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind != yaml.SequenceNode {
 		isEntry := v.Type().Elem().Kind() == reflect.Struct && !reflect.PointerTo(v.Type().Elem()).Implements(textUnmarshaler)
 		fix := "write each entry in a line that starts with -"
-		if n.Kind == yaml.ScalarNode && !isEntry {
-			fix = "write [" + quoted(n.Value) + "]"
+		switch {
+		case n.Kind == yaml.ScalarNode && !isEntry:
+			fix = "write " + inline(n, true)
+		case n.Kind == yaml.MappingNode && isEntry && byName(n, v.Type().Elem()):
+			fix = "write - {name: " + quoted(n.Content[0].Value) + ", ...} in place of " + n.Content[0].Value + ":, and so each"
 		}
 		d.fail(n, path, fix, "must be a list, is %s", describe(n))
 		if n.Kind != yaml.MappingNode && isEntry {
@@ -210,13 +245,18 @@ func (d *decoder) labels(n *yaml.Node, v reflect.Value, path string) {
 
 func (d *decoder) mapping(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind != yaml.MappingNode {
-		d.fail(n, path, "fields are: "+strings.Join(fieldNames(v.Type()), ", "), "must hold fields, is %s", describe(n))
+		fix := shorthand(n, v.Type())
+		if fix == "" {
+			fix = "fields are: " + strings.Join(fieldNames(v.Type()), ", ")
+		}
+		d.fail(n, path, fix, "must hold fields, is %s", describe(n))
 		return
 	}
 	seen := map[string]int{}
-	var unknown []*yaml.Node // key and value of each
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key, item := n.Content[i], n.Content[i+1]
+	var strangers []*yaml.Node // key and value of each
+	content := d.joinThousands(n.Content, path)
+	for i := 0; i+1 < len(content); i += 2 {
+		key, item := d.key(content[i], content[i+1], v, path)
 		at := join(path, key.Value)
 		if line, twice := seen[key.Value]; twice {
 			d.fail(key, at, "keep one of the two", "appears twice, first in line %d", line)
@@ -228,24 +268,45 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, path string) {
 			continue
 		}
 		if _, ok := fieldByName(v, key.Value); !ok {
-			d.fail(key, at, suggest(key.Value, fieldNames(v.Type())), "unknown field")
-			unknown = append(unknown, key, item)
+			d.fail(key, at, unknown(n, key, item, v.Type()), "unknown field")
+			strangers = append(strangers, key, item)
 			continue
 		}
 		d.field(key, item, v, path, key.Value)
 	}
-	for i := 0; i < len(unknown); i += 2 {
-		meant := nearest(unknown[i].Value, fieldNames(v.Type()))
-		if _, isThere := seen[meant]; meant != "" && !isThere {
-			seen[meant] = unknown[i].Line
-			d.field(unknown[i], unknown[i+1], v, path, meant)
+	for i := 0; i < len(strangers); i += 2 {
+		name := meant(strangers[i].Value, v.Type())
+		if _, isThere := seen[name]; name != "" && !isThere {
+			seen[name] = strangers[i].Line
+			d.field(strangers[i], strangers[i+1], v, path, name)
 		}
 	}
+}
+
+// key returns a field of v and its value as they were meant: without typographic quotes, and apart where
+// the space behind the colon is missing.
+func (d *decoder) key(key, item *yaml.Node, v reflect.Value, path string) (_, _ *yaml.Node) {
+	if text, strange := plain(key.Value); strange != 0 {
+		d.fail(key, join(path, text), keyboardFix(text, strange), "%q has %s", key.Value, strangeName(strange))
+		typed := *key
+		typed.Value = text
+		key = &typed
+	}
+	name, rest, cut := strings.Cut(key.Value, ":")
+	if _, isField := fieldByName(v, name); cut && isField && item.Tag == "!!null" {
+		d.fail(key, join(path, name), "write "+name+": "+rest, "a space is missing behind the colon")
+		name := yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: name, Line: key.Line}
+		value := yaml.Node{Kind: yaml.ScalarNode, Value: rest, Line: key.Line}
+		value.Tag = value.ShortTag()
+		return &name, &value
+	}
+	return key, item
 }
 
 // field decodes the value of a struct's field.
 func (d *decoder) field(key, item *yaml.Node, v reflect.Value, path, name string) {
 	field, _ := fieldByName(v, name)
+	d.in, d.name = v.Type(), name
 	if hostPrefix[[2]string{v.Type().Name(), name}] {
 		item = asPrefix(item)
 	}
@@ -280,7 +341,11 @@ func asPrefix(n *yaml.Node) *yaml.Node {
 func (d *decoder) text(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind != yaml.ScalarNode {
 		_, fix := refusedText(v, "")
+		if n.Kind == yaml.MappingNode && len(n.Content) > 0 && n.Content[0].Kind == yaml.MappingNode { // {{ ... }}
+			fix = template
+		}
 		d.fail(n, path, fix, "must be a single value, is %s", describe(n))
+		guess(v, "")
 		return
 	}
 	err := v.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(n.Value))
@@ -326,6 +391,8 @@ func refusedText(v reflect.Value, text string) (problem, fix string) {
 		return fmt.Sprintf("%q is not a flavor", text), suggestOf(text, namesOf(srv6.Flavors()))
 	case srv6.PDUType:
 		return fmt.Sprintf("%q is not a PDU type", text), suggestOf(text, namesOf(srv6.PDUTypes()))
+	case CPUs:
+		return fmt.Sprintf("%q are not numbers of CPUs", text), "numbers such as 2-7 or \"0,2-3\"; leave cpus out for all"
 	case srv6.ContainerType:
 		return fmt.Sprintf("%q is not a type of PDU Session Container", text), suggestOf(text, namesOf(srv6.ContainerTypes()))
 	}
@@ -338,6 +405,7 @@ var otherNames = map[string]string{
 	"un": "End, flavors: [NEXT-C-SID]", "ua": "End.X, flavors: [NEXT-C-SID]",
 	"udt4": "End.DT4", "udt6": "End.DT6", "udt46": "End.DT46", "udx4": "End.DX4", "udx6": "End.DX6", "udx2": "End.DX2",
 	"t.encaps": "H.Encaps", "t.encaps.red": "H.Encaps.Red", "t.encaps.l2": "H.Encaps.L2", "t.encaps.l2.red": "H.Encaps.L2.Red",
+	"m.gtp4.e": "End.M.GTP4.E", "m.gtp6.d": "End.M.GTP6.D", "m.gtp6.e": "End.M.GTP6.E",
 	"t.m.gtp4.d": "H.M.GTP4.D", "end.m.gtp4.d": "H.M.GTP4.D", "t.m.tmap": "H.M.GTP4.D",
 }
 
@@ -400,87 +468,6 @@ func namesOf[T fmt.Stringer](values []T) []string {
 		names[i] = v.String()
 	}
 	return names
-}
-
-// scalar decodes strings, truth values and numbers. Config has no other kinds, which
-// a test checks.
-func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path string) {
-	into := v.Addr().Interface()
-	switch v.Kind() {
-	case reflect.String:
-		switch {
-		case n.Kind != yaml.ScalarNode:
-			d.fail(n, path, "write one value", "must be text, is %s", describe(n))
-		case n.Tag != "!!str":
-			fix := fmt.Sprintf("quote it: %q", n.Value)
-			if strings.HasSuffix(path, ".listen") && n.Tag == "!!int" { // which a port alone is not
-				fix = "write " + quoted("127.0.0.1:"+n.Value)
-			}
-			d.fail(n, path, fix, "must be text, is %s", describe(n))
-		}
-		v.SetString(n.Value)
-	case reflect.Bool:
-		if n.Tag != "!!bool" || n.Decode(into) != nil {
-			d.fail(n, path, truthFix(n.Value), "must be true or false, is %s", describe(n))
-			v.SetBool(true)
-		}
-	case reflect.Float64:
-		if n.Tag != "!!float" && n.Tag != "!!int" || n.Decode(into) != nil || math.IsNaN(v.Float()) || math.IsInf(v.Float(), 0) {
-			d.fail(n, path, "a number such as 0.5", "must be a number, is %s", describe(n))
-		}
-	case reflect.Int:
-		if n.Tag != "!!int" || n.Decode(into) != nil {
-			d.fail(n, path, "a whole number", "must be a whole number, is %s", describe(n))
-		}
-	default:
-		d.number(n, v, path)
-	}
-}
-
-// octal is how YAML 1.1 writes numbers of base 8, and people numbers of base 10.
-var octal = regexp.MustCompile(`^0[0-9_]*[1-9]`)
-
-// number decodes an unsigned number.
-func (d *decoder) number(n *yaml.Node, v reflect.Value, path string) {
-	most := uint64(1)<<v.Type().Bits() - 1
-	fix := fmt.Sprintf("a whole number from 0 to %d", most)
-	value, err := strconv.ParseUint(n.Value, 0, 64)
-	switch {
-	case n.Kind == yaml.ScalarNode && n.Tag == "!!str" && err == nil && value <= most:
-		d.fail(n, path, "write "+n.Value+" without quotes", "must be a number, is %s", describe(n))
-		v.SetUint(value)
-	case n.Kind == yaml.ScalarNode && n.Tag == "!!float":
-		if whole, err := strconv.ParseFloat(n.Value, 64); err == nil && whole >= 0 && whole <= float64(most) && whole == math.Trunc(whole) {
-			fix = fmt.Sprintf("write %.0f", whole)
-		}
-		d.fail(n, path, fix, "must be a whole number, is %s", describe(n))
-		v.SetUint(1)
-	case n.Kind != yaml.ScalarNode || n.Tag != "!!int":
-		d.fail(n, path, fix, "must be a number, is %s", describe(n))
-		v.SetUint(1)
-	case octal.MatchString(n.Value):
-		d.fail(n, path, "write "+strings.TrimLeft(n.Value, "0"), "must not begin with 0, which makes it octal, is %s", describe(n))
-		v.SetUint(1)
-	case err == nil && value == 0 && strings.HasSuffix(path, ".weight"):
-		d.fail(n, path, "a weight of at least 1, or remove what is to get no packets", "must not be 0")
-		v.SetUint(1)
-	case err != nil || value > most:
-		d.fail(n, path, fix, "%s is out of range", n.Value)
-		v.SetUint(1)
-	default:
-		v.SetUint(value)
-	}
-}
-
-// truthFix returns the fix for a text that other versions of YAML take for a truth value.
-func truthFix(text string) string {
-	switch strings.ToLower(text) {
-	case "yes", "on", "1":
-		return "write true"
-	case "no", "off", "0":
-		return "write false"
-	}
-	return "true or false"
 }
 
 // quoted returns text as a value of YAML.

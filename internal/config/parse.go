@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -67,7 +69,7 @@ func (c *Config) parse(data []byte, checks ...func(*Config) error) (Lines, error
 		return d.lines, d.err()
 	}
 	c.SetDefaults()
-	list := d.list
+	list := append(d.list, replaced(d.zeros, c)...)
 	for _, check := range checks {
 		err := check(c)
 		invalid, ok := errors.AsType[Errors](err)
@@ -80,6 +82,37 @@ func (c *Config) parse(data []byte, checks ...func(*Config) error) (Lines, error
 		return d.lines, nil
 	}
 	return d.lines, d.lines.Of(list)
+}
+
+// replaced returns the fields with the number 0 for which the configuration has a default: who writes
+// 0 means something else.
+func replaced(zeros Errors, c *Config) (list Errors) {
+	for _, e := range zeros {
+		if now := valueAt(reflect.ValueOf(c).Elem(), e.Field); now.IsValid() && now.CanUint() && now.Uint() != 0 {
+			e.Problem = "must not be 0"
+			e.Fix = fmt.Sprintf("a larger number, or remove the field for the default, %d", now.Uint())
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// valueAt returns the value of a field by its path.
+func valueAt(v reflect.Value, path string) reflect.Value {
+	for part := range strings.FieldsFuncSeq(path, func(r rune) bool { return strings.ContainsRune(".[]", r) }) {
+		for v.Kind() == reflect.Pointer {
+			v = v.Elem()
+		}
+		switch i, err := strconv.Atoi(part); {
+		case v.Kind() == reflect.Struct:
+			v, _ = fieldByName(v, part)
+		case v.Kind() == reflect.Slice && err == nil && i < v.Len():
+			v = v.Index(i)
+		default:
+			return reflect.Value{}
+		}
+	}
+	return v
 }
 
 // independent returns the errors that are not about fields that could not be read, and do

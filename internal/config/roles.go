@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -216,14 +217,49 @@ func checkPeers(v *validator, at string, in *Interface) {
 func checkHost(v *validator, at string, in *Interface) {
 	for i, word := range in.Host {
 		if _, err := (&Interface{Host: HostList{word}}).HostAccess(); err != nil {
-			fix := suggestOf(word, hostWords())
-			if nearest(word, hostWords()) == "" {
-				fix += ", or tcp/PORT, or udp/PORT"
-			}
-			v.add(fmt.Sprintf("%s[%d]", at, i), fix, "%v", err)
+			v.add(fmt.Sprintf("%s[%d]", at, i), serviceFix(word), "%v", err)
 		}
 	}
 	if a, err := in.HostAccess(); err == nil {
 		v.refuse(len(a.Services) > maxHostServices, at, "list fewer, or say host: [any]", "%d services exceed the limit of %d", len(a.Services), maxHostServices)
 	}
+}
+
+// otherServices are services that have no name of their own here.
+var otherServices = map[string]string{
+	"http": "tcp/80", "https": "tcp/443", "snmp": "udp/161", "syslog": "udp/514", "dns": "udp/53", "telnet": "tcp/23",
+	"netconf": "tcp/830", "prometheus": "tcp/9418", "metrics": "tcp/9418", "icmp": "ping", "icmpv6": "ping",
+}
+
+// hostPath matches the path of a service of host.
+var hostPath = regexp.MustCompile(`^interfaces\[[0-9]+\]\.host\[[0-9]+\]$`)
+
+// serviceFix is the fix for a text that is no service.
+func serviceFix(word string) string {
+	lower := strings.ToLower(word)
+	protocol, port, _ := strings.Cut(strings.ReplaceAll(lower, ":", "/"), "/")
+	first, second := protocol+"/"+port, port+"/"+protocol // 22/tcp, too
+	for _, s := range []string{otherServices[lower], first, second} {
+		if _, err := (&Interface{Host: HostList{s}}).HostAccess(); err == nil {
+			return "write " + s
+		}
+	}
+	if _, err := strconv.ParseUint(word, 10, 16); err == nil {
+		return "write " + serviceAt(word)
+	}
+	fix := suggestOf(word, hostWords())
+	if nearest(word, hostWords()) == "" {
+		fix += ", or tcp/PORT, or udp/PORT"
+	}
+	return fix
+}
+
+// serviceAt is the service at a port of TCP.
+func serviceAt(port string) string {
+	for name, services := range hostServices {
+		if fmt.Sprint(services[0].Port) == port {
+			return name
+		}
+	}
+	return "tcp/" + port
 }

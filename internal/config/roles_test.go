@@ -127,7 +127,7 @@ func TestRolesRequired(t *testing.T) {
 			}
 			for line := range strings.SplitSeq(linesOf(err), ", or ") {
 				line, _, _ = strings.Cut(line, " where")
-				if _, err := config.Parse([]byte("{domain: ['2001:db8::/32'], interfaces: [" + line + "], " + text + "}")); err != nil {
+				if _, err := config.Parse([]byte("{domain: ['2001:db8::/32'], interfaces: [" + line + ", {name: b, roles: [any]}], " + text + "}")); err != nil {
 					t.Errorf("%s: the line %s is not the fix: %v", text, line, err)
 				}
 			}

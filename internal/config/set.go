@@ -23,6 +23,7 @@ func Set(c *Config, path, text string) error {
 			return Errors{{Field: path, Problem: "unknown field", Fix: suggest(name, fieldNames(v.Type()))}}
 		}
 		isHost = hostPrefix[[2]string{v.Type().Name(), name}]
+		d.in, d.name = v.Type(), name
 		if v = field; isEntry {
 			n, err := strconv.Atoi(index)
 			if err != nil {

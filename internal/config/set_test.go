@@ -35,6 +35,7 @@ steering: [{h_m_gtp4_d: {sid_prefix: '2001:db8::/48'}, vlans: [5, 6]}]}`))
 func TestSetRefuses(t *testing.T) {
 	for _, tt := range []struct{ path, text, want string }{
 		{"sids[0].table", "main", `sids[0].table: must be a number, is the text "main"`},
+		{"slices[0].rate_limit.uplink", "100M", "(fix: write 100000, in kbit/s)"},
 		{"sids[0].table", "-1", "out of range"},
 		{"sids[0].sid", "x", `sids[0].sid: "x" is not a prefix`},
 		{"sids[0].tabel", "1", `did you mean "table"?`},

@@ -40,7 +40,7 @@ func TestSpread(t *testing.T) {
 func TestSpreadErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"spread: {by: core}":               `spread.by: "core" is not known`,
-		"spread: {by: ue, cpus: 7-2}":      `spread.cpus: "7-2" are not numbers of CPUs: want for example 2-7`,
+		"spread: {by: ue, cpus: 7-2}":      `spread.cpus: "7-2" are not numbers of CPUs (fix: numbers such as 2-7`,
 		"spread: {by: ue, cpus: -1}":       `spread.cpus: "-1" are not numbers of CPUs`,
 		"spread: {by: ue, cpus: [1, 2]}":   "spread.cpus: must be a single value",
 		"spread: {cpus: 2-7}":              "spread.by: spread.cpus says where, and nothing what to spread",

@@ -200,6 +200,7 @@ func checkUPF(v *validator) {
 			addresses.check(at, a.String(), "remove one of the two")
 		}
 	}
+	checkPortsOfUPF(v)
 	checkSMFs(v)
 	v.refuse(!nodeID(u.NodeID), "upf.node_id", "an address, or a name such as upf1.example", "%q cannot be a Node ID", u.NodeID)
 	because(&v.problems, "upf.n4", func() {
@@ -230,6 +231,21 @@ func checkUPF(v *validator) {
 	v.oneOf("upf.n4_fast", string(u.N4Fast), string(On), string(Off))
 	checkAnnounce(v)
 	checkNATs(v)
+}
+
+// checkPortsOfUPF finds that no packet of a UE could arrive. Where roles are missing or unknown, that is
+// the mistake.
+func checkPortsOfUPF(v *validator) {
+	for _, in := range v.Interfaces {
+		isUnclear := len(in.Roles) == 0 || slices.ContainsFunc(in.Roles, func(r Role) bool { return !slices.Contains(Roles, r) })
+		if isUnclear || in.HasRole(RoleN3, RoleN9, RoleSR, RoleAny) {
+			return
+		}
+	}
+	because(&v.problems, "upf.n4", func() {
+		v.add("interfaces", "list the interface to the gNBs, such as {name: n3, roles: [n3], peers: [192.0.2.0/24]}, and the one to the data network, such as {name: n6, roles: [n6]}",
+			"by no interface can packets of UEs arrive: none has the role n3, n9 or sr")
+	})
 }
 
 // checkSMFs validates whom N4 obeys. Those that the UPF connects to must be named, too:

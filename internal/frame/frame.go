@@ -42,6 +42,8 @@ const (
 type Frame struct {
 	Layers []string // in words, the outermost first
 	TEIDs  []uint32 // of all GTP-U headers
+	// Addresses are the sources and destinations of all IP headers.
+	Addresses []netip.Addr
 }
 
 // String joins the layers.
@@ -97,6 +99,7 @@ func (f *Frame) ipv4(b []byte) {
 	}
 	src, _ := netip.AddrFromSlice(b[12:16])
 	dst, _ := netip.AddrFromSlice(b[16:20])
+	f.Addresses = append(f.Addresses, src, dst)
 	f.add("IPv4 %s > %s ttl %d%s", src, dst, b[8], trafficClass(b[1]))
 	offset := binary.BigEndian.Uint16(b[6:])
 	payload := cut(b, int(binary.BigEndian.Uint16(b[2:])))[int(b[0]&15)*4:]
@@ -143,6 +146,7 @@ func (f *Frame) ipv6(b []byte) {
 	}
 	src, _ := netip.AddrFromSlice(b[8:24])
 	dst, _ := netip.AddrFromSlice(b[24:40])
+	f.Addresses = append(f.Addresses, src, dst)
 	word := binary.BigEndian.Uint32(b)
 	f.add("IPv6 %s > %s hop %d%s label 0x%05x", src, dst, b[7], trafficClass(uint8(word>>20)), word&0xfffff)
 	payload := b[40:]

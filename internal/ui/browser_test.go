@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,10 +36,11 @@ const (
 
 // drain takes the filters of traces that an agent is asked for.
 func drain(t *testing.T, a *apitest.Agent) {
+	filters := a.Filters
 	go func() {
 		for {
 			select {
-			case <-a.Filters:
+			case <-filters:
 			case <-t.Context().Done():
 				return
 			}
@@ -279,13 +281,17 @@ func TestHighlight(t *testing.T) {
 	}
 }
 
-// Captured packets show their steps.
+// Captured packets, of a UE, show their steps.
 func TestExplain(t *testing.T) {
-	address := serve(t, fake(t, "upf.yaml", ""))
+	a := fake(t, "upf.yaml", "")
+	filters := make(chan agent.TraceFilter, 100) // the view looks for drops, too
+	a.Filters = filters
+	address := serve(t, a)
 	b := open(t, address)
 	enter(t, b, address, operatorToken)
 	b.Visit(t, address+"/#/why", 1280, 900, false)
 	b.Wait(t, `document.querySelector("#capture")`)
+	b.Ask(t, `(() => { const e = document.querySelector("#capture-ue"); e.value = "10.45.0.1"; e.dispatchEvent(new Event("input", {bubbles: true})) })()`, nil)
 	b.Ask(t, `document.querySelector("#capture").click()`, nil)
 	b.Wait(t, `document.querySelectorAll(".picks button").length == 2`)
 	b.Ask(t, `document.querySelectorAll(".picks button")[1].click()`, nil)
@@ -294,6 +300,14 @@ func TestExplain(t *testing.T) {
 	b.Ask(t, `[...document.querySelectorAll(".picks ~ .journey b")].map(e => e.textContent)`, &steps)
 	if want := []string{"Received by n3", "Session", "SR policy", "Next hop", "Sent by n6"}; !slices.Equal(steps, want) {
 		t.Errorf("steps are %q, want %q", steps, want)
+	}
+	ofUE := false
+	for len(filters) > 0 {
+		f := <-filters
+		ofUE = ofUE || f.UE == netip.MustParseAddr("10.45.0.1")
+	}
+	if !ofUE {
+		t.Error("the capture is not of the UE")
 	}
 	judge(t, b)
 	b.Picture(t, "explain")

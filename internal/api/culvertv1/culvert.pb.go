@@ -9838,13 +9838,17 @@ func (x *DeleteResponse) GetChanges() []*Change {
 // is set holds. Prefixes of the received outer header; without drops also what
 // was forwarded.
 type TraceRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
-	Destination   string                 `protobuf:"bytes,2,opt,name=destination,proto3" json:"destination,omitempty"`
-	Interface     string                 `protobuf:"bytes,3,opt,name=interface,proto3" json:"interface,omitempty"`
-	Drops         bool                   `protobuf:"varint,4,opt,name=drops,proto3" json:"drops,omitempty"`
-	Sid           string                 `protobuf:"bytes,5,opt,name=sid,proto3" json:"sid,omitempty"`
-	Teid          *uint32                `protobuf:"varint,6,opt,name=teid,proto3,oneof" json:"teid,omitempty"` // in a GTP-U header, received or sent
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Source      string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Destination string                 `protobuf:"bytes,2,opt,name=destination,proto3" json:"destination,omitempty"`
+	Interface   string                 `protobuf:"bytes,3,opt,name=interface,proto3" json:"interface,omitempty"`
+	Drops       bool                   `protobuf:"varint,4,opt,name=drops,proto3" json:"drops,omitempty"`
+	Sid         string                 `protobuf:"bytes,5,opt,name=sid,proto3" json:"sid,omitempty"`
+	Teid        *uint32                `protobuf:"varint,6,opt,name=teid,proto3,oneof" json:"teid,omitempty"` // in a GTP-U header, received or sent
+	// Of a session's packets: its UE, the identity that the SMF gave, its SEID.
+	Ue            string  `protobuf:"bytes,7,opt,name=ue,proto3" json:"ue,omitempty"`
+	User          string  `protobuf:"bytes,8,opt,name=user,proto3" json:"user,omitempty"`
+	Seid          *uint64 `protobuf:"varint,9,opt,name=seid,proto3,oneof" json:"seid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -9917,6 +9921,27 @@ func (x *TraceRequest) GetSid() string {
 func (x *TraceRequest) GetTeid() uint32 {
 	if x != nil && x.Teid != nil {
 		return *x.Teid
+	}
+	return 0
+}
+
+func (x *TraceRequest) GetUe() string {
+	if x != nil {
+		return x.Ue
+	}
+	return ""
+}
+
+func (x *TraceRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *TraceRequest) GetSeid() uint64 {
+	if x != nil && x.Seid != nil {
+		return *x.Seid
 	}
 	return 0
 }
@@ -13214,15 +13239,19 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\rDeleteRequest\x12#\n" +
 	"\x04refs\x18\x01 \x03(\v2\x0f.culvert.v1.RefR\x04refs\">\n" +
 	"\x0eDeleteResponse\x12,\n" +
-	"\achanges\x18\x01 \x03(\v2\x12.culvert.v1.ChangeR\achanges\"\xb0\x01\n" +
+	"\achanges\x18\x01 \x03(\v2\x12.culvert.v1.ChangeR\achanges\"\xf6\x01\n" +
 	"\fTraceRequest\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12 \n" +
 	"\vdestination\x18\x02 \x01(\tR\vdestination\x12\x1c\n" +
 	"\tinterface\x18\x03 \x01(\tR\tinterface\x12\x14\n" +
 	"\x05drops\x18\x04 \x01(\bR\x05drops\x12\x10\n" +
 	"\x03sid\x18\x05 \x01(\tR\x03sid\x12\x17\n" +
-	"\x04teid\x18\x06 \x01(\rH\x00R\x04teid\x88\x01\x01B\a\n" +
-	"\x05_teid\"\xf4\x03\n" +
+	"\x04teid\x18\x06 \x01(\rH\x00R\x04teid\x88\x01\x01\x12\x0e\n" +
+	"\x02ue\x18\a \x01(\tR\x02ue\x12\x12\n" +
+	"\x04user\x18\b \x01(\tR\x04user\x12\x17\n" +
+	"\x04seid\x18\t \x01(\x04H\x01R\x04seid\x88\x01\x01B\a\n" +
+	"\x05_teidB\a\n" +
+	"\x05_seid\"\xf4\x03\n" +
 	"\rTraceResponse\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1c\n" +
 	"\tinterface\x18\x02 \x01(\tR\tinterface\x12\x10\n" +

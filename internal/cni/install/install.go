@@ -88,6 +88,19 @@ func (f Files) Remove() (removed []string, err error) {
 	return removed, nil
 }
 
+// Present returns those of the files that are there. They stay while the daemon of a node starts again.
+func (f Files) Present() (paths []string, err error) {
+	for _, path := range []string{filepath.Join(f.ConfDir, ConfFile), filepath.Join(f.BinDir, Program)} {
+		switch _, err := os.Stat(path); {
+		case err == nil:
+			paths = append(paths, path)
+		case !errors.Is(err, fs.ErrNotExist):
+			return paths, err
+		}
+	}
+	return paths, nil
+}
+
 // capabilities are what plugins that are often chained want the runtime to tell.
 var capabilities = map[string]string{"portmap": "portMappings", "bandwidth": "bandwidth"}
 

@@ -81,29 +81,41 @@ func Observe(ctx context.Context, r *instance.Instance, accounts []string) (Obse
 }
 
 // observeNode reads the counters, of a node with an account while nothing is on
-// its way: frames sent before are those sent after. On a busy node it settles
-// for what it saw.
+// its way.
 func observeNode(ctx context.Context, r *instance.Instance, n *topology.Node, account bool) (v Node, err error) {
-	if n.Counts() {
+	look := func() (Node, error) { return counters(ctx, r, n) }
+	switch {
+	case n.Counts():
 		return kernelCounters(r, n)
+	case !account:
+		return look()
 	}
-	if !account {
-		return counters(ctx, r, n)
-	}
-	before, err := framesSentTo(r, n)
+	v, sent, err := quiet(func() (uint64, error) { return framesSentTo(r, n) }, look)
+	v.sentTo = sent
+	return v, err
+}
+
+// mostLooks is how often a node is looked at until it is quiet. A look takes a tenth of a second, and
+// ten times as long on a busy machine, while there is a frame of the node's neighbours each second or so.
+const mostLooks = 20
+
+// quiet looks until as many frames were sent before as after. If that never is, it settles for what it
+// saw last.
+func quiet(sent func() (uint64, error), look func() (Node, error)) (v Node, now uint64, err error) {
+	before, err := sent()
 	if err != nil {
-		return v, err
+		return v, 0, err
 	}
-	for range 4 {
-		if v, err = counters(ctx, r, n); err != nil {
-			return v, err
+	for range mostLooks {
+		if v, err = look(); err != nil {
+			return v, 0, err
 		}
-		if v.sentTo, err = framesSentTo(r, n); err != nil || v.sentTo == before {
-			return v, err
+		if now, err = sent(); err != nil || now == before {
+			return v, now, err
 		}
-		before = v.sentTo
+		before = now
 	}
-	return v, nil
+	return v, now, nil
 }
 
 // packets is a counter as commands show it.

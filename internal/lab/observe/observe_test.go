@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -87,5 +88,38 @@ func TestCompareAccountWithInjected(t *testing.T) {
 	compareAccount("n", before, after, &o)
 	if len(o.Problems) > 0 || o.Detail[0] != "n: in 17 + injected 2 = out 18 + drops 1" {
 		t.Errorf("%+v", o)
+	}
+}
+
+// A node is looked at until no frame came meanwhile: on a busy machine that takes many looks.
+func TestQuiet(t *testing.T) {
+	broken := errors.New("no such link")
+	for name, c := range map[string]struct {
+		busy  int // looks in which a frame comes
+		fails int // look that fails, from 1 on
+		looks int
+		sent  uint64
+	}{
+		"quiet":          {looks: 1, sent: 100},
+		"busy":           {busy: 9, looks: 10, sent: 109},
+		"never quiet":    {busy: 1000, looks: mostLooks, sent: 100 + mostLooks},
+		"it cannot look": {busy: 9, fails: 3, looks: 3},
+	} {
+		sent, looks := uint64(100), 0
+		v, now, err := quiet(func() (uint64, error) { return sent, nil }, func() (Node, error) {
+			if looks++; looks <= c.busy {
+				sent++
+			}
+			if looks == c.fails {
+				return Node{}, broken
+			}
+			return Node{injected: uint64(looks)}, nil
+		})
+		if looks != c.looks || now != c.sent || (c.fails > 0) != errors.Is(err, broken) {
+			t.Errorf("%s: %d looks, %d frames, %v", name, looks, now, err)
+		}
+		if c.fails == 0 && v.injected != uint64(c.looks) {
+			t.Errorf("%s: the counters are not those of the last look", name)
+		}
 	}
 }

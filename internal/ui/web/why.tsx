@@ -84,6 +84,7 @@ function Drops(): JSX.Element {
 interface Wanted {
   source: string;
   destination: string;
+  ue: string;
   interface: string;
   drops: boolean;
 }
@@ -144,7 +145,7 @@ function Paste(): JSX.Element {
 }
 
 function Capture(): JSX.Element {
-  const [wanted, setWanted] = useState<Wanted>({ source: "", destination: "", interface: "", drops: false });
+  const [wanted, setWanted] = useState<Wanted>({ source: "", destination: "", ue: "", interface: "", drops: false });
   const [list, setList] = useState<CaptureResponse[]>([]);
   const [running, setRunning] = useState<AbortController | undefined>(undefined);
   const [said, setSaid] = useState<Failure | string | undefined>(undefined);
@@ -165,7 +166,7 @@ function Capture(): JSX.Element {
     }
     setRunning(undefined);
   };
-  const field = (name: "source" | "destination" | "interface", label: string, hint: string): JSX.Element => (
+  const field = (name: "source" | "destination" | "ue" | "interface", label: string, hint: string): JSX.Element => (
     <label>{label}
       <input id={`capture-${name}`} value={wanted[name]} placeholder={hint} spellcheck={false} autocomplete="off" onInput={(e) => setWanted({ ...wanted, [name]: e.currentTarget.value.trim() })} />
     </label>
@@ -175,6 +176,7 @@ function Capture(): JSX.Element {
       <form class="search" onSubmit={(e) => { e.preventDefault(); running ? running.abort() : void capture(); }}>
         {field("source", "From", "any prefix")}
         {field("destination", "To", "any prefix")}
+        {field("ue", "Of the UE", "any address")}
         {field("interface", "Received by", "any interface")}
         <label class="check"><input type="checkbox" checked={wanted.drops} onChange={(e) => setWanted({ ...wanted, drops: e.currentTarget.checked })} />Dropped ones only</label>
         <button type="submit" id="capture">{running ? "Stop" : "Capture"}</button>
