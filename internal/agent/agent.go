@@ -230,9 +230,10 @@ func (a *Agent) DeletePod(key pods.Attachment) error {
 	return err
 }
 
-// CheckPod lists what of a pod is not as AddPod left it.
-func (a *Agent) CheckPod(key pods.Attachment) (differences []string, err error) {
-	return usePods(a.core, func(p *pods.Pods) ([]string, error) { return p.Check(key) })
+// CheckPod lists what of a pod is not as AddPod left it. v is what the plugin says of it, without its
+// host's ifindex.
+func (a *Agent) CheckPod(key pods.Attachment, v pods.Pod) (differences []string, err error) {
+	return usePods(a.core, func(p *pods.Pods) ([]string, error) { return p.Check(key, v) })
 }
 
 // RetainPods deletes the pods of a CNI network that are not among the valid

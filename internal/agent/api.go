@@ -393,7 +393,7 @@ type Service interface {
 	// What the CNI plugin asks: see the methods of Agent.
 	AddPod(pods.Attachment, pods.Pod) (pods.Network, error)
 	DeletePod(pods.Attachment) error
-	CheckPod(pods.Attachment) (differences []string, err error)
+	CheckPod(pods.Attachment, pods.Pod) (differences []string, err error)
 	RetainPods(network string, valid []pods.Attachment) (removed []pods.Attachment, err error)
 	PodReadiness() (pods.Readiness, error)
 

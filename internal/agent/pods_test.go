@@ -94,12 +94,12 @@ func TestPod(t *testing.T) {
 		t.Errorf("two pods: %s", got)
 	}
 	key, _ := nthPod(0)
-	if wrong, err := d.CheckPod(key); err != nil || len(wrong) != 0 {
+	if wrong, err := d.CheckPod(key, pods.Pod{}); err != nil || len(wrong) != 0 {
 		t.Errorf("check: %q, %v", wrong, err)
 	}
 	delete(d.dp.pods, 2)
 	delete(d.kernel.pods, "culv0")
-	if wrong, err := d.CheckPod(key); err != nil || !slices.Equal(wrong, []string{"the host has no route to culv0", "the data path does not know the pod with the addresses [10.244.1.2 fd00:10:244:1::2]"}) {
+	if wrong, err := d.CheckPod(key, pods.Pod{}); err != nil || !slices.Equal(wrong, []string{"the host has no route to culv0", "the data path does not know the pod with the addresses [10.244.1.2 fd00:10:244:1::2]"}) {
 		t.Errorf("check of what is gone: %q, %v", wrong, err)
 	}
 	for range 2 {
@@ -107,7 +107,7 @@ func TestPod(t *testing.T) {
 			t.Errorf("delete: %v", err)
 		}
 	}
-	if wrong, err := d.CheckPod(key); err != nil || len(wrong) != 1 || !strings.Contains(wrong[0], "container-0/eth0") {
+	if wrong, err := d.CheckPod(key, pods.Pod{}); err != nil || len(wrong) != 1 || !strings.Contains(wrong[0], "container-0/eth0") {
 		t.Errorf("check of none: %q, %v", wrong, err)
 	}
 	if got := d.held(t); got != "[default/pod-1] 1 1" {
@@ -127,7 +127,7 @@ func TestShapedPod(t *testing.T) {
 	}
 	whole := func(when string) {
 		t.Helper()
-		if wrong, err := d.CheckPod(key); err != nil || len(wrong) > 0 || d.held(t) != "[default/pod-0] 1 1" || !d.dp.pods[2].ToKernel {
+		if wrong, err := d.CheckPod(key, pods.Pod{}); err != nil || len(wrong) > 0 || d.held(t) != "[default/pod-0] 1 1" || !d.dp.pods[2].ToKernel {
 			t.Errorf("%s: %s, %q, %v", when, d.held(t), wrong, err)
 		}
 	}
@@ -506,7 +506,7 @@ func TestPodsByChance(t *testing.T) {
 			for _, a := range p.Addresses {
 				seen[a] = true
 			}
-			if wrong, err := d.CheckPod(p.Attachment); err != nil || len(wrong) > 0 || !there[p.Attachment] {
+			if wrong, err := d.CheckPod(p.Attachment, pods.Pod{}); err != nil || len(wrong) > 0 || !there[p.Attachment] {
 				t.Fatalf("step %d: %s: %q, %v, there: %t", step, p.Key(), wrong, err, there[p.Attachment])
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane/pod"
 	"github.com/culvert-net/culvert/internal/logevent"
+	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/netpol"
 )
 
@@ -103,6 +104,9 @@ func (p *policing) isolationStatus(o *OverlayStatus) (problems []string) {
 		o.NetworkPolicy = "enforced as before a restart"
 	default:
 		o.NetworkPolicy = "enforced"
+	}
+	if _, there := p.core.links.Link(netdev.IPVSName); there && s.Enforced {
+		problems = append(problems, "NetworkPolicies do not count for what pods send to Services: kube-proxy uses IPVS, set its mode to nftables or iptables")
 	}
 	if s.Closed > 0 {
 		problems = append(problems, fmt.Sprintf("NetworkPolicies: the Kubernetes API has not reported %d pods of this node: they reach this node only", s.Closed))

@@ -13,6 +13,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/observed"
 	"github.com/culvert-net/culvert/internal/dataplane/pod"
 	"github.com/culvert-net/culvert/internal/kube"
+	"github.com/culvert-net/culvert/internal/netdev"
 )
 
 // policedMember is a node whose API server answered once, and is away.
@@ -45,6 +46,21 @@ func TestPodsWithoutAPIAreClosed(t *testing.T) {
 	s, err := d.Status()
 	if err != nil || s.Overlay.NetworkPolicy != "enforced as before a restart" || !slices.ContainsFunc(s.Overlay.Problems, func(p string) bool { return strings.Contains(p, "has not sent all") }) {
 		t.Errorf("status %+v, %v", s.Overlay, err)
+	}
+	usesIPVS := func() bool {
+		s, err := d.Status()
+		return err == nil && slices.ContainsFunc(s.Overlay.Problems, func(p string) bool { return strings.Contains(p, "kube-proxy uses IPVS") })
+	}
+	if usesIPVS() {
+		t.Error("kube-proxy uses IPVS")
+	}
+	links := underlay()
+	links.Links = append(links.Links, link(70, netdev.IPVSName))
+	d.core.mu.Lock()
+	d.core.links = links
+	d.core.mu.Unlock()
+	if !usesIPVS() {
+		t.Error("nobody hears that what IPVS translates passes no policy")
 	}
 	if _, err := d.PodTraffic().ExplainPolicy(isolation.Ask{From: "a", To: "b"}); !errors.Is(err, isolation.ErrUnknown) {
 		t.Errorf("explained: %v", err)

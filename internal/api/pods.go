@@ -49,7 +49,11 @@ func (h podHandler) DeletePod(_ context.Context, r *pb.DeletePodRequest) (*pb.De
 }
 
 func (h podHandler) CheckPod(_ context.Context, r *pb.CheckPodRequest) (*pb.CheckPodResponse, error) {
-	differences, err := h.agent.CheckPod(attachment(r.GetAttachment()))
+	pod, err := message.Decode[pods.Pod](r.GetPod())
+	if err != nil {
+		return nil, err
+	}
+	differences, err := h.agent.CheckPod(attachment(r.GetAttachment()), pod)
 	return &pb.CheckPodResponse{Differences: differences}, err
 }
 

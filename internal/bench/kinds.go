@@ -37,8 +37,8 @@ func library() *experiment.Library {
 	must(err)
 	return &experiment.Library{
 		Kinds:       []experiment.Kind{functions.Kind, n9.Kind, scale.Kind, device.Kind, designs.Kind, disrupt.Kind, overlay.Kind, overlay.KNBKind, scale.ScalingKind, scale.UPFKind, te.Kind, ambr.Kind, sourcesink.Kind, restart.Kind},
-		Names:       []string{"functions", "slices", "scale", "device", "designs", "designs-short", "disrupt", "overlay", "overlay-short", "knb", "scaling", "upf", "te", "ambr", "source-sink", "restart", "ci"},
-		Suite:       []string{"slices", "source-sink", "functions", "overlay-short", "designs-short", "scale", "device", "disrupt", "te"},
+		Names:       []string{"functions", "slices", "scale", "device", "designs", "designs-short", "disrupt", "overlay", "overlay-short", "overlay-used", "knb", "scaling", "upf", "te", "ambr", "source-sink", "restart", "ci"},
+		Suite:       []string{"slices", "source-sink", "functions", "overlay-short", "overlay-used", "designs-short", "scale", "device", "disrupt", "te"},
 		Files:       below,
 		Environment: node.Machine,
 		Draw: func(dir string) error {

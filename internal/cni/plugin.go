@@ -194,8 +194,11 @@ func (p *plugin) check(args *skel.CmdArgs) error {
 	if err != nil {
 		return err
 	}
-	request := &pb.CheckPodRequest{Attachment: &pb.Attachment{ContainerId: args.ContainerID, Interface: args.IfName}}
-	answer, err := ask(p.agent, patience, p.agent.CheckPod, request)
+	w, err := newWanted(p.configuration, args)
+	if err != nil {
+		return err
+	}
+	answer, err := ask(p.agent, patience, p.agent.CheckPod, &pb.CheckPodRequest{Attachment: w.attachment, Pod: w.pod})
 	if err != nil {
 		return err
 	}

@@ -54,6 +54,7 @@ func (n *network) member() []Check {
 	if n.Overlay.Faults != nil {
 		checks = append(checks, checkFaults(n.Overlay.Faults, len(n.Overlay.Nodes))...)
 	}
+	checks = append(checks, ipvs(n.Snapshot), kernelSIDs(n.Snapshot))
 	checks = append(checks, n.Overlay.plugins()...)
 	return append(checks, n.interfaces(slices.DeleteFunc(slices.Clone(n.Interfaces), isUplink))...)
 }
@@ -77,6 +78,25 @@ func (n *network) memberForwards() []Check {
 		checks = append(checks, rpFilter(procfs, netdev.EntryName))
 	}
 	return checks
+}
+
+// ipvs: neither the sender's NetworkPolicies nor the SR domain's edge see where it leads.
+func ipvs(host *netdev.Snapshot) Check {
+	_, there := host.Link(netdev.IPVSName)
+	return check("kube-proxy", "no IPVS", problem{there, Fail, "it uses IPVS (" + netdev.IPVSName + "): NetworkPolicies do not count for what pods send to Services, and Services lead to SIDs",
+		advice("set kube-proxy's mode to nftables or iptables, and delete %s", netdev.IPVSName)})
+}
+
+// kernelSIDs: the kernel takes packets to them before it forwards, also those of pods and Services.
+func kernelSIDs(host *netdev.Snapshot) Check {
+	var there []string
+	for _, r := range host.Routes {
+		if r.KernelOnly == netdev.KernelSID {
+			there = append(there, r.Prefix.String())
+		}
+	}
+	return check("SIDs of the kernel", "there are none", problem{len(there) > 0, Warn, "pods reach " + some(there) + " by Services, and directly unless it is in `domain`",
+		advice("have other hosts than nodes of the cluster process these SIDs (ip -6 route show)")})
 }
 
 // uplink makes the checks of an interface that has culvert_uplink at tcx, which runs

@@ -36,6 +36,20 @@ func node(name, address, segment string) overlay.Node {
 	return overlay.Node{Name: name, Address: netip.MustParseAddr(address), IPv6: []netip.Addr{netip.MustParseAddr(segment)}}
 }
 
+// What the data path cannot guard is said: IPVS, and SIDs of the kernel.
+func TestPastTheGuards(t *testing.T) {
+	ns := clusterNode(t)
+	ns.IP(t, "link add kube-ipvs0 type veth peer name other")
+	ns.IP(t, "-6 route add 2001:db8:51d::/64 encap seg6local action End.DT6 table 254 dev up0")
+	checks := inside(t, ns, Options{Overlay: &Overlay{}})
+	if c := find(t, checks, "kube-proxy"); c.Level != Fail || !strings.Contains(c.Detail, "kube-ipvs0") || !strings.Contains(c.Fix, "nftables") {
+		t.Errorf("%+v", c)
+	}
+	if c := find(t, checks, "SIDs of the kernel"); c.Level != Warn || !strings.Contains(c.Detail, "pods reach 2001:db8:51d::/64 by Services") {
+		t.Errorf("%+v", c)
+	}
+}
+
 // A node whose uplink is a veth is in order, and nobody asks it for XDP: neither
 // where the configuration is known, nor where culvert0 alone tells what it is.
 func TestHealthyMember(t *testing.T) {

@@ -206,6 +206,27 @@ func (b *Book[T]) Adopt(l Lease[T]) error {
 	return err
 }
 
+// Rename has another key hold the addresses of a lease, and what l stores with them. l has the addresses of
+// former, and its key has none.
+func (b *Book[T]) Rename(former Key, l Lease[T]) error {
+	value, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	err = b.db.Batch(func(tx *bbolt.Tx) error {
+		leases := tx.Bucket(leaseBucket)
+		return errors.Join(leases.Delete(former.bytes()), leases.Put(l.bytes(), value))
+	})
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.leases, former)
+	b.hold(l)
+	return nil
+}
+
 // reserve takes addresses in memory, so that nobody else can.
 func (b *Book[T]) reserve(key Key, tenant uint8, holder T) (Lease[T], bool, error) {
 	b.mu.Lock()
@@ -298,11 +319,12 @@ func (b *Book[T]) write(l Lease[T]) error {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		for _, p := range b.prefixes[l.Tenant] {
-			if !slices.ContainsFunc(l.Addresses, p.Contains) {
+			s := source{l.Tenant, p}
+			last, given := b.turn[s] // nothing yet, if all that is held was adopted
+			if !given || !slices.ContainsFunc(l.Addresses, p.Contains) {
 				continue
 			}
-			s := source{l.Tenant, p}
-			if err := tx.Bucket(turnBucket).Put([]byte(s.String()), []byte(b.turn[s].String())); err != nil {
+			if err := tx.Bucket(turnBucket).Put([]byte(s.String()), []byte(last.String())); err != nil {
 				return err
 			}
 		}

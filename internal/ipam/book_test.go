@@ -213,6 +213,16 @@ func TestRandomly(t *testing.T) {
 					t.Fatal(err)
 				}
 				delete(m.held, k)
+			case 9:
+				l, there := b.Get(k)
+				if l.Key = key(random.IntN(20)); !there || m.held[l.Key] != "" {
+					break
+				}
+				if err := b.Rename(k, l); err != nil {
+					t.Fatal(err)
+				}
+				m.held[l.Key] = m.held[k]
+				delete(m.held, k)
 			default:
 				m.add(t, b, k)
 			}

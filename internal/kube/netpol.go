@@ -102,7 +102,7 @@ func (w *Watcher) NetworkState() (s netpol.State, complete bool) {
 	if n.policies == nil {
 		return s, false
 	}
-	complete = true
+	complete, s.Node = true, w.config.Node
 	for _, source := range n.sources() {
 		complete = complete && source.complete()
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -21,7 +22,7 @@ import (
 
 func execCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "exec NAME NODE COMMAND [ARGUMENT...]", Short: "Run a command in a node of a lab that is up",
+		Use: "exec [flags] NAME NODE COMMAND [ARGUMENT...]", DisableFlagsInUseLine: true, Short: "Run a command in a node of a lab that is up",
 		Long: `Runs a command in the network of a node or pod. In a node of kind kubelet or machine it sees
 the node's files and processes, too. In labs with kube-apiserver kubectl and its
 configuration are at hand: culvert lab exec cluster api kubectl get pods -o wide`,
@@ -58,8 +59,11 @@ func runIn(in *instance.Instance, cobra *cobra.Command, n *topology.Node, args [
 	}
 	cmd := exec.Command("nsenter", append(append(enter, "--"), args...)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = cobra.InOrStdin(), cobra.OutOrStdout(), cobra.ErrOrStderr()
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+instance.Kubeconfig(in),
-		"PATH="+strings.Join([]string{os.Getenv("PATH"), "/usr/sbin", "/sbin", cluster.Programs(), kubelet.Bin}, ":"))
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+instance.Kubeconfig(in), "PATH="+searched(self, os.Getenv("PATH")))
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, unix.SIGTERM)
 	if err := cmd.Start(); err != nil {
@@ -70,13 +74,18 @@ func runIn(in *instance.Instance, cobra *cobra.Command, n *topology.Node, args [
 			_ = cmd.Process.Signal(s) // it may have ended meanwhile
 		}
 	}()
-	err := cmd.Wait()
+	err = cmd.Wait()
 	signal.Stop(signals)
 	close(signals)
 	if e, ok := errors.AsType[*exec.ExitError](err); ok {
 		return ended{e}
 	}
 	return err
+}
+
+// searched are the folders with the commands of nodes, culvert's own first: it is beside this program.
+func searched(self, path string) string {
+	return strings.Join([]string{filepath.Dir(self), path, "/usr/sbin", "/sbin", cluster.Programs(), kubelet.Bin}, ":")
 }
 
 // ended is a command that ran in a node and failed: it has said why itself.

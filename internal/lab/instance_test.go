@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -41,6 +43,21 @@ var quiet = &report.Progress{W: io.Discard}
 
 // TestKernel runs a whole lab through the command line: GTP-U endpoints over
 // the kernel's SRv6.
+// Commands of a node are found, culvert's own that is beside the laboratory's first.
+func TestSearched(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "culvert"), []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", searched(filepath.Join(folder, "culvert-lab"), "/usr/bin"))
+	if got, err := exec.LookPath("culvert"); err != nil || got != filepath.Join(folder, "culvert") {
+		t.Errorf("culvert is %q, %v", got, err)
+	}
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestKernel(t *testing.T) {
 	name := unique("kernel")
 	out, _, err := execute(t, "run", "kernel", "--as", name, "-o", "json")

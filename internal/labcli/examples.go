@@ -15,7 +15,7 @@ var examples = map[string]string{
 	"lab up":        "culvert lab up gateway",
 	"lab run":       "culvert lab run gateway\nculvert lab run slices --checks ping",
 	"lab down":      "culvert lab down gateway",
-	"lab exec":      "culvert lab exec gateway a culvert status",
+	"lab exec":      "culvert lab exec gateway a ip -6 route",
 	"lab graph":     "culvert lab graph gateway\nculvert lab graph gateway -o dot | dot -Tsvg",
 	"bench":         "culvert bench list\nculvert bench run functions --quick",
 	"bench list":    "culvert bench list",

@@ -60,7 +60,10 @@ var (
 		"The error says why; deleting the pod makes a new one.")
 	PodRecovered = define("pod.recovered", slog.LevelWarn,
 		"The state file was lost: a running pod keeps the addresses that the data path has of it.",
-		"Delete the pod, so that its controller makes a new one: until then the node does not know its container.")
+		"Delete the pod, so that its controller makes a new one: until then, or until the runtime checks it, the node does not know its container.")
+	PodRegained = define("pod.regained", slog.LevelInfo,
+		"The runtime checked a pod of which the state file was lost: the node knows its container again.",
+		"")
 	PodMTUFailed = define("pod.mtu_failed", slog.LevelWarn,
 		"A pod's MTU could not be set. The daemon tries again.",
 		"If it repeats, delete the pod.")

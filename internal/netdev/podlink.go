@@ -29,6 +29,10 @@ func IsPod(name string) bool {
 	return is && len(name) == podNameLength && strings.Trim(rest, "0123456789abcdef") == ""
 }
 
+// IPVSName is the interface where kube-proxy in the mode ipvs has the addresses of Services. What IPVS
+// translates passes none of the kernel's hooks for what is forwarded.
+const IPVSName = "kube-ipvs0"
+
 // podLinks are the host's ends of pods' veths that exist.
 type podLinks struct {
 	mu      sync.RWMutex

@@ -58,6 +58,9 @@ func parseRoute(m []byte, wanted map[uint32]bool) (r Route, ok bool, err error) 
 	return r, true, nil
 }
 
+// KernelSID is why only the kernel can follow a route whose destinations are SIDs of its own (seg6local).
+const KernelSID = "the kernel has a SID there"
+
 // kernelOnly says what a route has that the data path does not model.
 func kernelOnly(msg *nl.RtMsg, attrs []syscall.NetlinkRouteAttr) string {
 	if msg.Tos != 0 {
@@ -69,6 +72,9 @@ func kernelOnly(msg *nl.RtMsg, attrs []syscall.NetlinkRouteAttr) string {
 	for _, a := range attrs {
 		switch a.Attr.Type & nlaTypeMask {
 		case unix.RTA_ENCAP_TYPE, unix.RTA_ENCAP:
+			if kind := attribute(attrs, unix.RTA_ENCAP_TYPE); len(kind) == 2 && binary.NativeEndian.Uint16(kind) == unix.LWTUNNEL_ENCAP_SEG6_LOCAL {
+				return KernelSID
+			}
 			return "it encapsulates"
 		case unix.RTA_NEWDST:
 			return "it rewrites the destination"

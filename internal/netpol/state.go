@@ -14,6 +14,7 @@ type State struct {
 	Pods       []*Pod
 	Policies   []*Policy
 	Local      []Local
+	Node       string // this node
 	// Closed are namespaces for whose policies there is no room: pods that these isolate are isolated
 	// from everybody.
 	Closed map[string]bool

@@ -37,6 +37,8 @@ type Source interface {
 // Pods are this node's.
 type Pods interface {
 	List() []pods.Status
+	// Identify says which pod a recovered one is.
+	Identify(key pods.Attachment, namespace, name, uid string)
 }
 
 // How long Wait waits, and a round that failed until it is tried again.
@@ -197,7 +199,8 @@ func (k *Keeper) round() error {
 		return nil
 	}
 	all := k.pods.List()
-	s.Local = locals(all, s.Pods)
+	s.Local = locals(all, &s)
+	k.identify(all, s.Local)
 	d, err := k.bring(&s)
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -217,11 +220,20 @@ func (k *Keeper) round() error {
 	return nil
 }
 
-// locals are pods as policies know them.
-func locals(all []pods.Status, known []*netpol.Pod) (out []netpol.Local) {
+// identify says which pods are those whose state was lost, where the API knows.
+func (k *Keeper) identify(all []pods.Status, known []netpol.Local) {
+	for i, l := range known {
+		if all[i].Recovered() && l.UID != "" {
+			k.pods.Identify(all[i].Attachment, l.Namespace, l.Name, l.UID)
+		}
+	}
+}
+
+// locals are pods as policies know them, in the same order.
+func locals(all []pods.Status, s *netpol.State) (out []netpol.Local) {
 	for _, p := range all {
 		if p.Recovered() {
-			p.Namespace, p.Name, p.UID = recovered(p, known)
+			p.Namespace, p.Name, p.UID = recovered(p, s)
 		}
 		l := netpol.Local{Ifindex: p.HostIfindex, Namespace: p.Namespace, Name: p.Name, UID: p.UID}
 		for _, a := range p.Addresses {
@@ -232,11 +244,12 @@ func locals(all []pods.Status, known []*netpol.Pod) (out []netpol.Local) {
 	return out
 }
 
-// recovered is who a pod is of which the state file was lost: the one that the API knows by its address.
-// Until the API knows one, nobody knows the pod, which is not the same as a container without policies.
-func recovered(p pods.Status, known []*netpol.Pod) (namespace, name, uid string) {
-	for _, o := range known {
-		if o.HostNetwork || o.Finished {
+// recovered is who a pod is of which the state file was lost: the one of this node that the API knows by its
+// address. Another node's kubelet may say of its pods what it likes. Until the API knows one, nobody knows the
+// pod, which is not the same as a container without policies.
+func recovered(p pods.Status, s *netpol.State) (namespace, name, uid string) {
+	for _, o := range s.Pods {
+		if o.HostNetwork || o.Finished || o.Node != s.Node {
 			continue
 		}
 		for _, a := range p.Addresses {
@@ -356,7 +369,7 @@ func (k *Keeper) Explain(a Ask, nodes map[netip.Addr]string) ([]netpol.Verdict, 
 	case !known:
 		return nil, ErrUnknown
 	}
-	s.Local, s.Nodes = locals(k.pods.List(), s.Pods), nodes
+	s.Local, s.Nodes = locals(k.pods.List(), &s), nodes
 	return Explain(&s, a)
 }
 

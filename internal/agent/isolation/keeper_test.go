@@ -75,6 +75,12 @@ func (n *node) List() []pods.Status {
 	return slices.Clone(n.list)
 }
 
+func (n *node) Identify(key pods.Attachment, namespace, name, uid string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.calls = append(n.calls, fmt.Sprintf("identify %s: %s/%s %s", key, namespace, name, uid))
+}
+
 func (n *node) Enforce(enforce bool) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -349,20 +355,28 @@ func TestRecovered(t *testing.T) {
 	n.change(func() { n.complete, n.state.Policies = true, []*netpol.Policy{fromDB} })
 	n.lease(1, "", "", "10.0.0.1")
 	n.change(func() { n.list[0].Network = "" })
+	n.change(func() { n.state.Node = "node-1" })
 	n.put(1)
-	n.k.Changed()
+	address := []netpol.Address{{Addr: netip.MustParseAddr("10.0.0.1")}}
+	n.tells(func() {
+		n.state.Pods = []*netpol.Pod{{Namespace: "shop", Name: "thief", UID: "u2", Node: "node-2", Addresses: address}}
+	})
 	n.waits("a round", func() bool { return n.k.Status().Closed == 1 })
 	if got := n.is(1); got != "closed" {
 		t.Errorf("the pod is %s, and nobody knows which it is", got)
 	}
 	n.tells(func() {
-		address := []netpol.Address{{Addr: netip.MustParseAddr("10.0.0.1")}}
-		n.state.Pods = []*netpol.Pod{
-			{Namespace: "shop", Name: "gone", UID: "u0", Finished: true, Addresses: address},
-			{Namespace: "shop", Name: "web", UID: "u1", Labels: map[string]string{"app": "web"}, Addresses: address},
-		}
+		n.state.Pods = append(n.state.Pods,
+			&netpol.Pod{Namespace: "shop", Name: "gone", UID: "u0", Node: "node-1", Finished: true, Addresses: address},
+			&netpol.Pod{Namespace: "shop", Name: "web", UID: "u1", Node: "node-1", Labels: map[string]string{"app": "web"}, Addresses: address},
+		)
 	})
 	n.waits("the pod is isolated", func() bool { return n.is(1) == "isolated" })
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if calls := fmt.Sprint(n.calls); !strings.Contains(calls, "identify /eth0: shop/web u1") || strings.Contains(calls, "thief") {
+		t.Errorf("the pod is told who it is: %s", calls)
+	}
 }
 
 // The API that goes away later leaves what there was, and new pods closed.

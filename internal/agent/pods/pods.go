@@ -427,9 +427,12 @@ func (p *Pods) takeAway(lease ipam.Lease[Pod]) error {
 	return nil
 }
 
-// Check says what of a pod is not as add left it.
-func (p *Pods) Check(key Attachment) ([]string, error) {
+// Check says what of a pod is not as add left it. v is what the plugin says of it, without its host's ifindex.
+func (p *Pods) Check(key Attachment, v Pod) ([]string, error) {
 	defer p.hold(key)()
+	if err := p.regain(key, v); err != nil {
+		return nil, err
+	}
 	lease, there := p.book.Get(key)
 	if !there {
 		return []string{fmt.Sprintf("the agent knows no attachment %s", key)}, nil

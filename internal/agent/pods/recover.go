@@ -3,6 +3,7 @@ package pods
 import (
 	"fmt"
 	"net"
+	"slices"
 
 	"github.com/culvert-net/culvert/internal/dataplane/pod"
 	"github.com/culvert-net/culvert/internal/ipam"
@@ -37,6 +38,53 @@ func (p *Pods) recover(e pod.Pod, links *netdev.Snapshot) bool {
 	p.log.Warn("the state file was lost: a pod keeps the addresses that the data path has of it", "event", logevent.PodRecovered, "interface", link.Name, "addresses", e.Addresses)
 	p.note(l.Key, p.connect(l))
 	return true
+}
+
+// Identify says which pod of Kubernetes a recovered one is. So its packets have their classes, and people see
+// its name.
+func (p *Pods) Identify(key Attachment, namespace, name, uid string) {
+	defer p.hold(key)()
+	l, there := p.book.Get(key)
+	v := &l.Holder
+	if p.table == nil || !there || !v.Recovered() || v.Namespace == namespace && v.Name == name && v.UID == uid {
+		return
+	}
+	v.Namespace, v.Name, v.UID, v.Labels = namespace, name, uid, nil
+	p.relabel(v)
+	l, _, err := p.book.Add(key, l.Tenant, *v)
+	if err == nil {
+		err = p.connect(l)
+	}
+	p.note(key, err)
+}
+
+// regain has a recovered pod be the attachment that the runtime asks about, as v says: the plugin names the
+// host's end and makes the MAC after the attachment. It does nothing where v is none of those. key is held.
+func (p *Pods) regain(key Attachment, v Pod) error {
+	leases := p.book.Leases()
+	i := slices.IndexFunc(leases, func(l ipam.Lease[Pod]) bool {
+		return l.Holder.Recovered() && l.Key != key && l.Holder.HostInterface == v.HostInterface && l.Holder.MAC == v.MAC
+	})
+	if _, known := p.book.Get(key); known || i < 0 {
+		return nil
+	}
+	defer p.hold(leases[i].Key)()
+	l, there := p.book.Get(leases[i].Key)
+	v.HostIfindex, v.Shaped = l.Holder.HostIfindex, l.Holder.Shaped
+	tenant, err := p.now().tenantOf(v)
+	if !there || v.check(key) != nil || err != nil || tenant.ID != l.Tenant {
+		return nil
+	}
+	p.relabel(&v)
+	former := l.Key
+	l.Key, l.Holder = key, v
+	if err := p.book.Rename(former, l); err != nil {
+		return err
+	}
+	p.log.Info("the runtime has checked a pod of which the state file was lost: its container is known again", "event", logevent.PodRegained, "pod", v.Namespace+"/"+v.Name, "interface", v.HostInterface, "addresses", l.Addresses)
+	p.note(former, nil)
+	p.note(key, p.connect(l))
+	return nil
 }
 
 // recovered are the attachments of which the state file was lost.

@@ -47,7 +47,7 @@ func (a *Agent) DeletePod(key pods.Attachment) error {
 }
 
 // CheckPod finds a difference if the pod is not there.
-func (a *Agent) CheckPod(key pods.Attachment) ([]string, error) {
+func (a *Agent) CheckPod(key pods.Attachment, _ pods.Pod) ([]string, error) {
 	all, err := a.Pods()
 	if err != nil || slices.ContainsFunc(all, func(s pods.Status) bool { return s.Attachment == key }) {
 		return nil, err

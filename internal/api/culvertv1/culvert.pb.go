@@ -10738,6 +10738,7 @@ func (*DeletePodResponse) Descriptor() ([]byte, []int) {
 type CheckPodRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attachment    *Attachment            `protobuf:"bytes,1,opt,name=attachment,proto3" json:"attachment,omitempty"`
+	Pod           *Pod                   `protobuf:"bytes,2,opt,name=pod,proto3" json:"pod,omitempty"` // without host_ifindex: an agent whose state file was lost knows the container by it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -10775,6 +10776,13 @@ func (*CheckPodRequest) Descriptor() ([]byte, []int) {
 func (x *CheckPodRequest) GetAttachment() *Attachment {
 	if x != nil {
 		return x.Attachment
+	}
+	return nil
+}
+
+func (x *CheckPodRequest) GetPod() *Pod {
+	if x != nil {
+		return x.Pod
 	}
 	return nil
 }
@@ -13328,11 +13336,12 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\n" +
 	"attachment\x18\x01 \x01(\v2\x16.culvert.v1.AttachmentR\n" +
 	"attachment\"\x13\n" +
-	"\x11DeletePodResponse\"I\n" +
+	"\x11DeletePodResponse\"l\n" +
 	"\x0fCheckPodRequest\x126\n" +
 	"\n" +
 	"attachment\x18\x01 \x01(\v2\x16.culvert.v1.AttachmentR\n" +
-	"attachment\"4\n" +
+	"attachment\x12!\n" +
+	"\x03pod\x18\x02 \x01(\v2\x0f.culvert.v1.PodR\x03pod\"4\n" +
 	"\x10CheckPodResponse\x12 \n" +
 	"\vdifferences\x18\x01 \x03(\tR\vdifferences\"[\n" +
 	"\x11RetainPodsRequest\x12\x18\n" +
@@ -13820,121 +13829,122 @@ var file_culvert_v1_culvert_proto_depIdxs = []int32{
 	81,  // 137: culvert.v1.AddPodRequest.pod:type_name -> culvert.v1.Pod
 	80,  // 138: culvert.v1.DeletePodRequest.attachment:type_name -> culvert.v1.Attachment
 	80,  // 139: culvert.v1.CheckPodRequest.attachment:type_name -> culvert.v1.Attachment
-	80,  // 140: culvert.v1.RetainPodsRequest.valid:type_name -> culvert.v1.Attachment
-	80,  // 141: culvert.v1.RetainPodsResponse.removed:type_name -> culvert.v1.Attachment
-	153, // 142: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
-	177, // 143: culvert.v1.WatchResponse.time:type_name -> google.protobuf.Timestamp
-	44,  // 144: culvert.v1.WatchResponse.status:type_name -> culvert.v1.StatusResponse
-	157, // 145: culvert.v1.WatchResponse.topology:type_name -> culvert.v1.Topology
-	161, // 146: culvert.v1.WatchResponse.sessions:type_name -> culvert.v1.WatchedSession
-	162, // 147: culvert.v1.WatchResponse.drops:type_name -> culvert.v1.Drops
-	165, // 148: culvert.v1.WatchResponse.policies:type_name -> culvert.v1.WatchedPolicy
-	77,  // 149: culvert.v1.WatchResponse.classes:type_name -> culvert.v1.ClassStatus
-	158, // 150: culvert.v1.Topology.nodes:type_name -> culvert.v1.TopologyNode
-	159, // 151: culvert.v1.Topology.links:type_name -> culvert.v1.TopologyLink
-	160, // 152: culvert.v1.Topology.groups:type_name -> culvert.v1.TopologyGroup
-	156, // 153: culvert.v1.TopologyNode.received:type_name -> culvert.v1.Rate
-	156, // 154: culvert.v1.TopologyNode.sent:type_name -> culvert.v1.Rate
-	156, // 155: culvert.v1.TopologyLink.forward:type_name -> culvert.v1.Rate
-	156, // 156: culvert.v1.TopologyGroup.uplink:type_name -> culvert.v1.Rate
-	156, // 157: culvert.v1.TopologyGroup.downlink:type_name -> culvert.v1.Rate
-	63,  // 158: culvert.v1.WatchedSession.session:type_name -> culvert.v1.SessionStatus
-	156, // 159: culvert.v1.WatchedSession.uplink:type_name -> culvert.v1.Rate
-	156, // 160: culvert.v1.WatchedSession.downlink:type_name -> culvert.v1.Rate
-	156, // 161: culvert.v1.WatchedSession.pdrs:type_name -> culvert.v1.Rate
-	163, // 162: culvert.v1.Drops.outcomes:type_name -> culvert.v1.WatchedOutcome
-	164, // 163: culvert.v1.Drops.samples:type_name -> culvert.v1.DropSample
-	167, // 164: culvert.v1.Drops.examples:type_name -> culvert.v1.CaptureResponse
-	68,  // 165: culvert.v1.WatchedOutcome.outcome:type_name -> culvert.v1.Outcome
-	156, // 166: culvert.v1.WatchedOutcome.rate:type_name -> culvert.v1.Rate
-	177, // 167: culvert.v1.DropSample.time:type_name -> google.protobuf.Timestamp
-	176, // 168: culvert.v1.DropSample.packets:type_name -> culvert.v1.DropSample.PacketsEntry
-	71,  // 169: culvert.v1.WatchedPolicy.policy:type_name -> culvert.v1.PolicyStatus
-	156, // 170: culvert.v1.WatchedPolicy.rate:type_name -> culvert.v1.Rate
-	156, // 171: culvert.v1.WatchedPolicy.lists:type_name -> culvert.v1.Rate
-	136, // 172: culvert.v1.CaptureRequest.filter:type_name -> culvert.v1.TraceRequest
-	137, // 173: culvert.v1.CaptureResponse.packet:type_name -> culvert.v1.TraceResponse
-	168, // 174: culvert.v1.CaptureResponse.steps:type_name -> culvert.v1.Step
-	167, // 175: culvert.v1.ExplainPacketsResponse.packets:type_name -> culvert.v1.CaptureResponse
-	43,  // 176: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
-	84,  // 177: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
-	86,  // 178: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
-	88,  // 179: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
-	90,  // 180: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
-	94,  // 181: culvert.v1.Culvert.ListClasses:input_type -> culvert.v1.ListClassesRequest
-	92,  // 182: culvert.v1.Culvert.ListCandidatePaths:input_type -> culvert.v1.ListCandidatePathsRequest
-	96,  // 183: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
-	98,  // 184: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
-	100, // 185: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
-	102, // 186: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
-	106, // 187: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
-	117, // 188: culvert.v1.Culvert.ListBGPPeers:input_type -> culvert.v1.ListBGPPeersRequest
-	110, // 189: culvert.v1.Culvert.ListAnnouncements:input_type -> culvert.v1.ListAnnouncementsRequest
-	115, // 190: culvert.v1.Culvert.ListNATs:input_type -> culvert.v1.ListNATsRequest
-	104, // 191: culvert.v1.Culvert.ListPods:input_type -> culvert.v1.ListPodsRequest
-	55,  // 192: culvert.v1.Culvert.ListNodes:input_type -> culvert.v1.ListNodesRequest
-	50,  // 193: culvert.v1.Culvert.ExplainPolicy:input_type -> culvert.v1.ExplainPolicyRequest
-	119, // 194: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
-	121, // 195: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
-	126, // 196: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
-	128, // 197: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
-	130, // 198: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
-	132, // 199: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
-	134, // 200: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
-	136, // 201: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
-	138, // 202: culvert.v1.Culvert.Flows:input_type -> culvert.v1.FlowsRequest
-	171, // 203: culvert.v1.Culvert.Backup:input_type -> culvert.v1.BackupRequest
-	151, // 204: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
-	154, // 205: culvert.v1.Culvert.Watch:input_type -> culvert.v1.WatchRequest
-	166, // 206: culvert.v1.Culvert.Capture:input_type -> culvert.v1.CaptureRequest
-	169, // 207: culvert.v1.Culvert.ExplainPackets:input_type -> culvert.v1.ExplainPacketsRequest
-	141, // 208: culvert.v1.Pods.AddPod:input_type -> culvert.v1.AddPodRequest
-	143, // 209: culvert.v1.Pods.DeletePod:input_type -> culvert.v1.DeletePodRequest
-	145, // 210: culvert.v1.Pods.CheckPod:input_type -> culvert.v1.CheckPodRequest
-	147, // 211: culvert.v1.Pods.RetainPods:input_type -> culvert.v1.RetainPodsRequest
-	149, // 212: culvert.v1.Pods.GetPodReadiness:input_type -> culvert.v1.GetPodReadinessRequest
-	44,  // 213: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
-	85,  // 214: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
-	87,  // 215: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
-	89,  // 216: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
-	91,  // 217: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
-	95,  // 218: culvert.v1.Culvert.ListClasses:output_type -> culvert.v1.ListClassesResponse
-	93,  // 219: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
-	97,  // 220: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
-	99,  // 221: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
-	101, // 222: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
-	103, // 223: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
-	107, // 224: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
-	118, // 225: culvert.v1.Culvert.ListBGPPeers:output_type -> culvert.v1.ListBGPPeersResponse
-	111, // 226: culvert.v1.Culvert.ListAnnouncements:output_type -> culvert.v1.ListAnnouncementsResponse
-	116, // 227: culvert.v1.Culvert.ListNATs:output_type -> culvert.v1.ListNATsResponse
-	105, // 228: culvert.v1.Culvert.ListPods:output_type -> culvert.v1.ListPodsResponse
-	56,  // 229: culvert.v1.Culvert.ListNodes:output_type -> culvert.v1.ListNodesResponse
-	54,  // 230: culvert.v1.Culvert.ExplainPolicy:output_type -> culvert.v1.ExplainPolicyResponse
-	120, // 231: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
-	122, // 232: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
-	127, // 233: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
-	129, // 234: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
-	131, // 235: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
-	133, // 236: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
-	135, // 237: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
-	137, // 238: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
-	139, // 239: culvert.v1.Culvert.Flows:output_type -> culvert.v1.FlowsResponse
-	172, // 240: culvert.v1.Culvert.Backup:output_type -> culvert.v1.BackupResponse
-	152, // 241: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
-	155, // 242: culvert.v1.Culvert.Watch:output_type -> culvert.v1.WatchResponse
-	167, // 243: culvert.v1.Culvert.Capture:output_type -> culvert.v1.CaptureResponse
-	170, // 244: culvert.v1.Culvert.ExplainPackets:output_type -> culvert.v1.ExplainPacketsResponse
-	142, // 245: culvert.v1.Pods.AddPod:output_type -> culvert.v1.AddPodResponse
-	144, // 246: culvert.v1.Pods.DeletePod:output_type -> culvert.v1.DeletePodResponse
-	146, // 247: culvert.v1.Pods.CheckPod:output_type -> culvert.v1.CheckPodResponse
-	148, // 248: culvert.v1.Pods.RetainPods:output_type -> culvert.v1.RetainPodsResponse
-	150, // 249: culvert.v1.Pods.GetPodReadiness:output_type -> culvert.v1.GetPodReadinessResponse
-	213, // [213:250] is the sub-list for method output_type
-	176, // [176:213] is the sub-list for method input_type
-	176, // [176:176] is the sub-list for extension type_name
-	176, // [176:176] is the sub-list for extension extendee
-	0,   // [0:176] is the sub-list for field type_name
+	81,  // 140: culvert.v1.CheckPodRequest.pod:type_name -> culvert.v1.Pod
+	80,  // 141: culvert.v1.RetainPodsRequest.valid:type_name -> culvert.v1.Attachment
+	80,  // 142: culvert.v1.RetainPodsResponse.removed:type_name -> culvert.v1.Attachment
+	153, // 143: culvert.v1.DoctorResponse.findings:type_name -> culvert.v1.Finding
+	177, // 144: culvert.v1.WatchResponse.time:type_name -> google.protobuf.Timestamp
+	44,  // 145: culvert.v1.WatchResponse.status:type_name -> culvert.v1.StatusResponse
+	157, // 146: culvert.v1.WatchResponse.topology:type_name -> culvert.v1.Topology
+	161, // 147: culvert.v1.WatchResponse.sessions:type_name -> culvert.v1.WatchedSession
+	162, // 148: culvert.v1.WatchResponse.drops:type_name -> culvert.v1.Drops
+	165, // 149: culvert.v1.WatchResponse.policies:type_name -> culvert.v1.WatchedPolicy
+	77,  // 150: culvert.v1.WatchResponse.classes:type_name -> culvert.v1.ClassStatus
+	158, // 151: culvert.v1.Topology.nodes:type_name -> culvert.v1.TopologyNode
+	159, // 152: culvert.v1.Topology.links:type_name -> culvert.v1.TopologyLink
+	160, // 153: culvert.v1.Topology.groups:type_name -> culvert.v1.TopologyGroup
+	156, // 154: culvert.v1.TopologyNode.received:type_name -> culvert.v1.Rate
+	156, // 155: culvert.v1.TopologyNode.sent:type_name -> culvert.v1.Rate
+	156, // 156: culvert.v1.TopologyLink.forward:type_name -> culvert.v1.Rate
+	156, // 157: culvert.v1.TopologyGroup.uplink:type_name -> culvert.v1.Rate
+	156, // 158: culvert.v1.TopologyGroup.downlink:type_name -> culvert.v1.Rate
+	63,  // 159: culvert.v1.WatchedSession.session:type_name -> culvert.v1.SessionStatus
+	156, // 160: culvert.v1.WatchedSession.uplink:type_name -> culvert.v1.Rate
+	156, // 161: culvert.v1.WatchedSession.downlink:type_name -> culvert.v1.Rate
+	156, // 162: culvert.v1.WatchedSession.pdrs:type_name -> culvert.v1.Rate
+	163, // 163: culvert.v1.Drops.outcomes:type_name -> culvert.v1.WatchedOutcome
+	164, // 164: culvert.v1.Drops.samples:type_name -> culvert.v1.DropSample
+	167, // 165: culvert.v1.Drops.examples:type_name -> culvert.v1.CaptureResponse
+	68,  // 166: culvert.v1.WatchedOutcome.outcome:type_name -> culvert.v1.Outcome
+	156, // 167: culvert.v1.WatchedOutcome.rate:type_name -> culvert.v1.Rate
+	177, // 168: culvert.v1.DropSample.time:type_name -> google.protobuf.Timestamp
+	176, // 169: culvert.v1.DropSample.packets:type_name -> culvert.v1.DropSample.PacketsEntry
+	71,  // 170: culvert.v1.WatchedPolicy.policy:type_name -> culvert.v1.PolicyStatus
+	156, // 171: culvert.v1.WatchedPolicy.rate:type_name -> culvert.v1.Rate
+	156, // 172: culvert.v1.WatchedPolicy.lists:type_name -> culvert.v1.Rate
+	136, // 173: culvert.v1.CaptureRequest.filter:type_name -> culvert.v1.TraceRequest
+	137, // 174: culvert.v1.CaptureResponse.packet:type_name -> culvert.v1.TraceResponse
+	168, // 175: culvert.v1.CaptureResponse.steps:type_name -> culvert.v1.Step
+	167, // 176: culvert.v1.ExplainPacketsResponse.packets:type_name -> culvert.v1.CaptureResponse
+	43,  // 177: culvert.v1.Culvert.Status:input_type -> culvert.v1.StatusRequest
+	84,  // 178: culvert.v1.Culvert.ListInterfaces:input_type -> culvert.v1.ListInterfacesRequest
+	86,  // 179: culvert.v1.Culvert.ListLocators:input_type -> culvert.v1.ListLocatorsRequest
+	88,  // 180: culvert.v1.Culvert.ListSIDs:input_type -> culvert.v1.ListSIDsRequest
+	90,  // 181: culvert.v1.Culvert.ListPolicies:input_type -> culvert.v1.ListPoliciesRequest
+	94,  // 182: culvert.v1.Culvert.ListClasses:input_type -> culvert.v1.ListClassesRequest
+	92,  // 183: culvert.v1.Culvert.ListCandidatePaths:input_type -> culvert.v1.ListCandidatePathsRequest
+	96,  // 184: culvert.v1.Culvert.ListSteering:input_type -> culvert.v1.ListSteeringRequest
+	98,  // 185: culvert.v1.Culvert.ListTunnels:input_type -> culvert.v1.ListTunnelsRequest
+	100, // 186: culvert.v1.Culvert.ListAdjacencies:input_type -> culvert.v1.ListAdjacenciesRequest
+	102, // 187: culvert.v1.Culvert.ListOutcomes:input_type -> culvert.v1.ListOutcomesRequest
+	106, // 188: culvert.v1.Culvert.ListSlices:input_type -> culvert.v1.ListSlicesRequest
+	117, // 189: culvert.v1.Culvert.ListBGPPeers:input_type -> culvert.v1.ListBGPPeersRequest
+	110, // 190: culvert.v1.Culvert.ListAnnouncements:input_type -> culvert.v1.ListAnnouncementsRequest
+	115, // 191: culvert.v1.Culvert.ListNATs:input_type -> culvert.v1.ListNATsRequest
+	104, // 192: culvert.v1.Culvert.ListPods:input_type -> culvert.v1.ListPodsRequest
+	55,  // 193: culvert.v1.Culvert.ListNodes:input_type -> culvert.v1.ListNodesRequest
+	50,  // 194: culvert.v1.Culvert.ExplainPolicy:input_type -> culvert.v1.ExplainPolicyRequest
+	119, // 195: culvert.v1.Culvert.ListAssociations:input_type -> culvert.v1.ListAssociationsRequest
+	121, // 196: culvert.v1.Culvert.ListSessions:input_type -> culvert.v1.ListSessionsRequest
+	126, // 197: culvert.v1.Culvert.GetConfig:input_type -> culvert.v1.GetConfigRequest
+	128, // 198: culvert.v1.Culvert.Check:input_type -> culvert.v1.CheckRequest
+	130, // 199: culvert.v1.Culvert.Apply:input_type -> culvert.v1.ApplyRequest
+	132, // 200: culvert.v1.Culvert.Add:input_type -> culvert.v1.AddRequest
+	134, // 201: culvert.v1.Culvert.Delete:input_type -> culvert.v1.DeleteRequest
+	136, // 202: culvert.v1.Culvert.Trace:input_type -> culvert.v1.TraceRequest
+	138, // 203: culvert.v1.Culvert.Flows:input_type -> culvert.v1.FlowsRequest
+	171, // 204: culvert.v1.Culvert.Backup:input_type -> culvert.v1.BackupRequest
+	151, // 205: culvert.v1.Culvert.Doctor:input_type -> culvert.v1.DoctorRequest
+	154, // 206: culvert.v1.Culvert.Watch:input_type -> culvert.v1.WatchRequest
+	166, // 207: culvert.v1.Culvert.Capture:input_type -> culvert.v1.CaptureRequest
+	169, // 208: culvert.v1.Culvert.ExplainPackets:input_type -> culvert.v1.ExplainPacketsRequest
+	141, // 209: culvert.v1.Pods.AddPod:input_type -> culvert.v1.AddPodRequest
+	143, // 210: culvert.v1.Pods.DeletePod:input_type -> culvert.v1.DeletePodRequest
+	145, // 211: culvert.v1.Pods.CheckPod:input_type -> culvert.v1.CheckPodRequest
+	147, // 212: culvert.v1.Pods.RetainPods:input_type -> culvert.v1.RetainPodsRequest
+	149, // 213: culvert.v1.Pods.GetPodReadiness:input_type -> culvert.v1.GetPodReadinessRequest
+	44,  // 214: culvert.v1.Culvert.Status:output_type -> culvert.v1.StatusResponse
+	85,  // 215: culvert.v1.Culvert.ListInterfaces:output_type -> culvert.v1.ListInterfacesResponse
+	87,  // 216: culvert.v1.Culvert.ListLocators:output_type -> culvert.v1.ListLocatorsResponse
+	89,  // 217: culvert.v1.Culvert.ListSIDs:output_type -> culvert.v1.ListSIDsResponse
+	91,  // 218: culvert.v1.Culvert.ListPolicies:output_type -> culvert.v1.ListPoliciesResponse
+	95,  // 219: culvert.v1.Culvert.ListClasses:output_type -> culvert.v1.ListClassesResponse
+	93,  // 220: culvert.v1.Culvert.ListCandidatePaths:output_type -> culvert.v1.ListCandidatePathsResponse
+	97,  // 221: culvert.v1.Culvert.ListSteering:output_type -> culvert.v1.ListSteeringResponse
+	99,  // 222: culvert.v1.Culvert.ListTunnels:output_type -> culvert.v1.ListTunnelsResponse
+	101, // 223: culvert.v1.Culvert.ListAdjacencies:output_type -> culvert.v1.ListAdjacenciesResponse
+	103, // 224: culvert.v1.Culvert.ListOutcomes:output_type -> culvert.v1.ListOutcomesResponse
+	107, // 225: culvert.v1.Culvert.ListSlices:output_type -> culvert.v1.ListSlicesResponse
+	118, // 226: culvert.v1.Culvert.ListBGPPeers:output_type -> culvert.v1.ListBGPPeersResponse
+	111, // 227: culvert.v1.Culvert.ListAnnouncements:output_type -> culvert.v1.ListAnnouncementsResponse
+	116, // 228: culvert.v1.Culvert.ListNATs:output_type -> culvert.v1.ListNATsResponse
+	105, // 229: culvert.v1.Culvert.ListPods:output_type -> culvert.v1.ListPodsResponse
+	56,  // 230: culvert.v1.Culvert.ListNodes:output_type -> culvert.v1.ListNodesResponse
+	54,  // 231: culvert.v1.Culvert.ExplainPolicy:output_type -> culvert.v1.ExplainPolicyResponse
+	120, // 232: culvert.v1.Culvert.ListAssociations:output_type -> culvert.v1.ListAssociationsResponse
+	122, // 233: culvert.v1.Culvert.ListSessions:output_type -> culvert.v1.ListSessionsResponse
+	127, // 234: culvert.v1.Culvert.GetConfig:output_type -> culvert.v1.GetConfigResponse
+	129, // 235: culvert.v1.Culvert.Check:output_type -> culvert.v1.CheckResponse
+	131, // 236: culvert.v1.Culvert.Apply:output_type -> culvert.v1.ApplyResponse
+	133, // 237: culvert.v1.Culvert.Add:output_type -> culvert.v1.AddResponse
+	135, // 238: culvert.v1.Culvert.Delete:output_type -> culvert.v1.DeleteResponse
+	137, // 239: culvert.v1.Culvert.Trace:output_type -> culvert.v1.TraceResponse
+	139, // 240: culvert.v1.Culvert.Flows:output_type -> culvert.v1.FlowsResponse
+	172, // 241: culvert.v1.Culvert.Backup:output_type -> culvert.v1.BackupResponse
+	152, // 242: culvert.v1.Culvert.Doctor:output_type -> culvert.v1.DoctorResponse
+	155, // 243: culvert.v1.Culvert.Watch:output_type -> culvert.v1.WatchResponse
+	167, // 244: culvert.v1.Culvert.Capture:output_type -> culvert.v1.CaptureResponse
+	170, // 245: culvert.v1.Culvert.ExplainPackets:output_type -> culvert.v1.ExplainPacketsResponse
+	142, // 246: culvert.v1.Pods.AddPod:output_type -> culvert.v1.AddPodResponse
+	144, // 247: culvert.v1.Pods.DeletePod:output_type -> culvert.v1.DeletePodResponse
+	146, // 248: culvert.v1.Pods.CheckPod:output_type -> culvert.v1.CheckPodResponse
+	148, // 249: culvert.v1.Pods.RetainPods:output_type -> culvert.v1.RetainPodsResponse
+	150, // 250: culvert.v1.Pods.GetPodReadiness:output_type -> culvert.v1.GetPodReadinessResponse
+	214, // [214:251] is the sub-list for method output_type
+	177, // [177:214] is the sub-list for method input_type
+	177, // [177:177] is the sub-list for extension type_name
+	177, // [177:177] is the sub-list for extension extendee
+	0,   // [0:177] is the sub-list for field type_name
 }
 
 func init() { file_culvert_v1_culvert_proto_init() }

@@ -258,7 +258,7 @@ func (p *Params) directions() []string {
 	if len(p.Rules) == 0 {
 		return nil
 	}
-	return []string{policies.Ingress, policies.Egress}
+	return []string{policies.Ingress, policies.Egress, policies.Forwarded}
 }
 
 // agentRounds are in how many rounds the agent is measured: each is of many times.

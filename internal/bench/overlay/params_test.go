@@ -75,18 +75,18 @@ func TestPlan(t *testing.T) {
 		}
 		return list
 	}
-	if got := ids(); len(got) != 7*2*2+2+2 || !slices.Contains(got, "tcp-gso-off, ipv6, 100 Services") || !slices.Contains(got, "NetworkPolicies, egress") || !slices.Contains(got, "agent, 1000 nodes") {
+	if got := ids(); len(got) != 7*2*2+2+3 || !slices.Contains(got, "tcp-gso-off, ipv6, 100 Services") || !slices.Contains(got, "NetworkPolicies, egress") || !slices.Contains(got, "agent, 1000 nodes") {
 		t.Errorf("%q", got)
 	}
 	p.Pods, p.Changes = 0, 0
-	if got := ids(); len(got) != 7*2*2+2 {
+	if got := ids(); len(got) != 7*2*2+3 {
 		t.Errorf("%q without the agent", got)
 	}
 	p.Traffic = nil
 	if err := p.Validate(); err != nil {
 		t.Errorf("nothing but NetworkPolicies: %v", err)
 	}
-	if got := ids(); len(got) != 2 {
+	if got := ids(); !slices.Equal(got, []string{"NetworkPolicies, ingress", "NetworkPolicies, egress", "NetworkPolicies, forwarded"}) {
 		t.Errorf("%q without traffic", got)
 	}
 	p.Quick()

@@ -15,7 +15,6 @@ import (
 	"maps"
 	"net/netip"
 	"sync"
-	"time"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/attach"
@@ -37,8 +36,8 @@ const everybody = uint32(abi.NetpolLimitsNO_IDENTITY)
 type Table struct {
 	applying sync.Mutex // held over a whole change
 
-	mu     *sync.Mutex // the data path's
-	since  time.Time   // when a change has taken mu
+	mu     sync.Locker // the data path's
+	steps  int         // of a change since it has taken mu
 	tables Tables
 	pods   *pod.Table
 	hook   *attach.Netfilter
@@ -63,7 +62,7 @@ const (
 )
 
 // Open finds what an earlier daemon applied. mu is the data path's lock.
-func Open(mu *sync.Mutex, tables Tables, pods *pod.Table, hook *attach.Netfilter) *Table {
+func Open(mu sync.Locker, tables Tables, pods *pod.Table, hook *attach.Netfilter) *Table {
 	t := &Table{
 		mu: mu, tables: tables, pods: pods, hook: hook,
 		lists:      numbers{map[string]uint32{}, uint32(abi.NetpolLimitsCLOSED_LIST)},

@@ -2,36 +2,36 @@ package netpol
 
 import (
 	"iter"
-	"time"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 	"github.com/culvert-net/culvert/internal/netpol"
 )
 
-// holdsFor is how long the data path's lock is held at once.
-const holdsFor = 5 * time.Millisecond
+// stepsAtOnce is how many steps the data path's lock is held for at once. A step is an entry that is
+// looked at, planned or written: 1 to 10 us.
+const stepsAtOnce = 256
 
-// lock locks the Table, and the data path for holdsFor at once (yield).
+// lock locks the Table, and the data path for stepsAtOnce at once (yield).
 func (t *Table) lock() (unlock func()) {
 	t.applying.Lock()
 	t.mu.Lock()
-	t.since = time.Now()
+	t.steps = 0
 	return func() {
 		t.mu.Unlock()
 		t.applying.Unlock()
 	}
 }
 
-// yield lets others have the data path's lock where it was held for long. Nobody else changes the
+// yield begins a step. It lets others have the data path's lock after so many. Nobody else changes the
 // tables meanwhile; pods may come and go.
 func (t *Table) yield() {
-	if time.Since(t.since) < holdsFor {
+	if t.steps++; t.steps <= stepsAtOnce {
 		return
 	}
 	t.mu.Unlock()
 	t.mu.Lock()
-	t.since = time.Now()
+	t.steps = 1
 }
 
 // plan are the entries that admit writes. They are found before any is written, so that there is room
@@ -49,6 +49,7 @@ func (t *Table) plan(next numbered) (plan, error) {
 		t.yield()
 		before := len(p.rules)
 		for _, v := range ports {
+			t.yield()
 			p.rules = append(p.rules, ruleKeys(list, identity, v)...)
 		}
 		more := len(p.rules) - before

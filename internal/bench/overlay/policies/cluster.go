@@ -24,11 +24,18 @@ var (
 	otherSID     = netip.MustParseAddr("fc00:0:2:4::")
 	ownPods      = netip.MustParsePrefix("10.244.1.0/24")
 	otherPods    = netip.MustParsePrefix("10.245.0.0/16")
+
+	outsidePrefix = netip.MustParsePrefix("10.246.0.0/16") // by the kernel's default route
 )
 
 // remote is the address of a pod of the other node.
-func remote(number int) netip.Addr {
-	a := otherPods.Addr().As4()
+func remote(number int) netip.Addr { return within(otherPods, number) }
+
+// outside is an address outside of the cluster.
+func outside(number int) netip.Addr { return within(outsidePrefix, number) }
+
+func within(p netip.Prefix, number int) netip.Addr {
+	a := p.Addr().As4()
 	a[2], a[3] = byte(number>>8), byte(number)
 	return netip.AddrFrom4(a)
 }
@@ -70,16 +77,16 @@ const (
 	podPort    = 8000
 )
 
-// putPolicy isolates a pod in both directions by so many rules each: they allow all remotes,
-// each rule as many as the others, and no two rules the same one.
-func putPolicy(s *clusterapi.Server, pod string, rules, remotes int) {
+// putPolicy isolates a pod in both directions by so many rules each: they allow all remotes, of which at
+// has the addresses, each rule as many as the others, and no two rules the same one.
+func putPolicy(s *clusterapi.Server, pod string, rules, remotes int, at func(int) netip.Addr) {
 	each, bits := 1, 32 // addresses of a rule: a power of two
 	for ; each*rules < remotes; bits-- {
 		each *= 2
 	}
 	side := func(field string, port int) (list []any) {
 		for i := range rules {
-			block := netip.PrefixFrom(remote(i*each), bits).String()
+			block := netip.PrefixFrom(at(i*each), bits).String()
 			list = append(list, clusterapi.Object{
 				field:   []any{clusterapi.Object{"ipBlock": clusterapi.Object{"cidr": block}}},
 				"ports": []any{clusterapi.Object{"protocol": "UDP", "port": port}},

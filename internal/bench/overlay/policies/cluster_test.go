@@ -15,7 +15,7 @@ import (
 func TestRulesAllowRemotes(t *testing.T) {
 	for _, rules := range []int{1, 3, 100, 1000} {
 		s := clusterapi.New()
-		putPolicy(s, "p", rules, 10_000)
+		putPolicy(s, "p", rules, 10_000, remote)
 		answer := httptest.NewRecorder()
 		s.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/apis/networking.k8s.io/v1/namespaces/bench/networkpolicies/p", nil))
 		var policy struct {

@@ -9,10 +9,11 @@ import (
 	"github.com/culvert-net/culvert/internal/packet"
 )
 
-// The directions of flows, by where the pod is.
+// The directions of flows, by where the pod is. Those to outside of the cluster the kernel forwards.
 const (
-	Ingress = "ingress"
-	Egress  = "egress"
+	Ingress   = "ingress"
+	Egress    = "egress"
+	Forwarded = "forwarded"
 )
 
 // payload makes frames of 64 octets with FCS.
@@ -40,11 +41,16 @@ func (h *host) load(direction string, p pod, remotes int) rig.Load {
 		return rig.Load{Port: uplink, Frame: progrun.Frame{Data: frame, Keys: uint32(remotes), Key: key}, Program: h.Bench.Pass(),
 			Want: rig.WantIPv4(p.address, rig.ProtoUDP, rig.LenUDP+payload)}
 	}
+	to, want := remote(0), rig.WantIPv6(otherSID, 16, rig.ProtoIPv4, rig.LenIPv4+rig.LenUDP+payload)
+	if direction == Forwarded {
+		to = outside(0)
+		want = rig.WantIPv4(to, rig.ProtoUDP, rig.LenUDP+payload)
+		want.Destination = want.Destination[:2]
+	}
 	eth := packet.Ethernet{Dst: packet.Hex(p.host), Src: packet.Hex(p.mac)}
-	frame := packet.Frame(append([]packet.Layer{eth}, datagram(p.address, remote(0), podPort, remotePort)...)...)
-	key := place(remote(0), rig.LenEthernet, destinationAt)
-	return rig.Load{Port: p.end, Frame: progrun.Frame{Data: frame, Keys: uint32(remotes), Key: key}, Program: h.Bench.Pass(),
-		Want: rig.WantIPv6(otherSID, 16, rig.ProtoIPv4, rig.LenIPv4+rig.LenUDP+payload)}
+	frame := packet.Frame(append([]packet.Layer{eth}, datagram(p.address, to, podPort, remotePort)...)...)
+	key := place(to, rig.LenEthernet, destinationAt)
+	return rig.Load{Port: p.end, Frame: progrun.Frame{Data: frame, Keys: uint32(remotes), Key: key}, Program: h.Bench.Pass(), Want: want}
 }
 
 // foreignAddress is that of a pod of the other node that no rule allows.

@@ -50,6 +50,9 @@ func Open(ctx context.Context, plan Plan) (_ *Rig, err error) {
 	}
 	r.Later(r.off.Close)
 	names := plan.names()[1:]
+	for _, n := range plan.Rules {
+		names = append(names, sender(strconv.Itoa(n)))
+	}
 	for i := range plan.Pods {
 		names = append(names, beside(i))
 	}
@@ -58,7 +61,8 @@ func Open(ctx context.Context, plan Plan) (_ *Rig, err error) {
 	}
 	r.Later(r.open.Close)
 	for _, n := range plan.Rules {
-		putPolicy(r.open.api, strconv.Itoa(n), n, plan.Flows)
+		putPolicy(r.open.api, strconv.Itoa(n), n, plan.Flows, remote)
+		putPolicy(r.open.api, sender(strconv.Itoa(n)), n, plan.Flows, outside)
 	}
 	err = r.open.Net.Node.Do(func() (err error) {
 		r.l2, err = r.open.Bench.Baseline(r.open.Hop())
@@ -67,7 +71,7 @@ func Open(ctx context.Context, plan Plan) (_ *Rig, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.open.awaitPolicies(ctx, len(plan.Rules)); err != nil {
+	if err := r.open.awaitPolicies(ctx, 2*len(plan.Rules)); err != nil {
 		return nil, err
 	}
 	return r, r.prove(ctx)
@@ -121,6 +125,14 @@ func (h *host) awaitPolicies(ctx context.Context, pods int) error {
 type Sample struct {
 	L2   float64            // of L2 forwarding
 	Pods map[string]float64 // by what isolates them: Off, None, or a number of rules
+}
+
+// sender is the name of the pod that sends to outside of the cluster, by rules as those of another pod.
+func sender(name string) string {
+	if name == None {
+		return name
+	}
+	return name + "-outside"
 }
 
 // beside is the name of a pod beside those that are measured by themselves.
@@ -178,6 +190,9 @@ func (r *Rig) loadOf(direction, name string) (*host, rig.Load) {
 		return r.off, r.off.load(direction, r.off.pods[Off], r.plan.Flows)
 	case Many:
 		return r.open, r.open.toMany(r.open.pods[beside(0)], r.plan.Pods)
+	}
+	if direction == Forwarded {
+		name = sender(name)
 	}
 	return r.open, r.open.load(direction, r.open.pods[name], r.plan.Flows)
 }
