@@ -359,7 +359,7 @@ func TestDryRunAsksForRoom(t *testing.T) {
 	d.dp.noRoom = &table.FullError{Table: "adjacency", Max: 4, Limit: "adjacencies"}
 	next := gateway + "\n"
 	next = strings.Replace(next, "policies:", "policies:\n  - {name: extra, segment_lists: [{segments: ['fc00:77::1']}]}", 1)
-	const want = "policy extra: table adjacency is full (4 entries): raise limits.adjacencies"
+	const want = "policy extra: table adjacency is full (4 entries): a larger limits.adjacencies counts from the next start on"
 	if _, err := d.Apply(t.Context(), parse(t, next), true); err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}

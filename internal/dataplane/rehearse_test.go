@@ -70,7 +70,7 @@ func TestRehearse(t *testing.T) {
 	for name := range has {
 		must(t, d.Policies.Delete(name))
 	}
-	if at, err := d.Adjacencies.Rehearse(list(8)); err == nil || at != 7 || err.Error() != "table adjacency is full (7 entries): raise limits.adjacencies" {
+	if at, err := d.Adjacencies.Rehearse(list(8)); err == nil || at != 7 || err.Error() != "table adjacency is full (7 entries): a larger limits.adjacencies counts from the next start on" {
 		t.Errorf("the eighth of seven: %d, %v", at, err)
 	}
 	with := list(8)

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/lab/cluster"
 	"github.com/culvert-net/culvert/internal/lab/instance"
 	"github.com/culvert-net/culvert/internal/lab/kubelet"
@@ -22,7 +23,7 @@ import (
 
 func execCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "exec [flags] NAME NODE COMMAND [ARGUMENT...]", DisableFlagsInUseLine: true, Short: "Run a command in a node of a lab that is up",
+		Use: "exec [flags] NAME NODE COMMAND [ARGUMENT...]", Short: "Run a command in a node of a lab that is up",
 		Long: `Runs a command in the network of a node or pod. In a node of kind kubelet or machine it sees
 the node's files and processes, too. In labs with kube-apiserver kubectl and its
 configuration are at hand: culvert lab exec cluster api kubectl get pods -o wide`,
@@ -32,6 +33,9 @@ configuration are at hand: culvert lab exec cluster api kubectl get pods -o wide
 			t, err := named(args[0])
 			if err != nil {
 				return err
+			}
+			if strings.HasPrefix(args[1], "-") {
+				return cmdline.Usagef("%s: give flags before the lab, as in culvert lab exec --as mine %s NODE COMMAND", args[1], t.Name)
 			}
 			in, err := instance.Look(t, o.as)
 			if err != nil {

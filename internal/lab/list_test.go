@@ -18,13 +18,15 @@ func TestInstancesOf(t *testing.T) {
 	}
 }
 
-// Who mistypes a lab is told how it is spelled, with the exit code of wrong usage.
+// Who mistypes a lab is told how it is spelled, and where flags belong, with the exit code of wrong usage.
 func TestUnknownLab(t *testing.T) {
 	for args, want := range map[string]string{
 		"run instal":       "there is no lab \"instal\": did you mean \"install\"?",
 		"run nosuch":       "there is no lab \"nosuch\": see `culvert lab list`",
 		"graph gatway":     "there is no lab \"gatway\": did you mean \"gateway\"?",
 		"exec gatway a ls": "there is no lab \"gatway\": did you mean \"gateway\"?",
+
+		"exec gateway --as mine a ls": "--as: give flags before the lab, as in culvert lab exec --as mine gateway NODE COMMAND",
 	} {
 		c := Command()
 		c.SetArgs(strings.Fields(args))

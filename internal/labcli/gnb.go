@@ -99,6 +99,9 @@ func (f *gnbFlags) options(c *cobra.Command) (gnb.Options, error) {
 		Namespace: f.netns, N4Namespace: f.n4Netns, Name: f.name, MTU: f.mtu, Usage: f.usage,
 		Say: func(text string) { fmt.Fprintln(c.ErrOrStderr(), text) },
 	}
+	if f.count < 1 {
+		return o, errors.New("--count: give 1 or more")
+	}
 	var err error
 	if f.n3 != "" {
 		if o.N3, err = netip.ParseAddr(f.n3); err != nil {
@@ -216,7 +219,7 @@ func (f *gnbFlags) saved(o *gnb.Options, flags *pflag.FlagSet) error {
 		return fmt.Errorf("--n3: the sessions of %s are for the gNB %s: leave it out", f.from, n3)
 	}
 	if flags.Changed("count") && f.count < len(list) {
-		list = list[:max(f.count, 0)]
+		list = list[:f.count]
 	}
 	o.N3, o.Given = n3, list
 	return nil
@@ -317,7 +320,7 @@ The command prints reports of the UPF, End Markers and Error Indications as they
 				if err := a.printAttached(c, at); err != nil {
 					return err
 				}
-				fmt.Fprintf(c.ErrOrStderr(), "attached; try: ip netns exec %s ping 198.51.100.1; interrupt to detach\n", at.Sessions[0].Namespace)
+				fmt.Fprintf(c.ErrOrStderr(), "attached; try: ip netns exec %s ping ADDRESS; interrupt to detach\n", at.Sessions[0].Namespace)
 				return a.follow(c, at)
 			})
 		},

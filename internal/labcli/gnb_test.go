@@ -48,6 +48,7 @@ func TestGNBMistakes(t *testing.T) {
 		"attach --upf ::1 --ue 10.0.0.1 --dialect x":                    `--dialect: "x"`,
 		"attach --upf ::1 --ue 10.0.0.1 --dialect free5gc":              `--n3-upf: ""`,
 		"attach --upf ::1 --ue 10.0.0.1 --dialect free5gc --n3-upf 1.2": `--n3-upf: "1.2"`,
+		"attach --upf ::1 --ue 10.0.0.1 --dialect free5gc --count 0":    "--count: give 1 or more",
 	} {
 		r := command(t.Context(), "", append([]string{"gnb"}, strings.Fields(args)...)...)
 		if r.code != cmdline.ExitUsage || !strings.Contains(r.stderr, want) {

@@ -138,5 +138,5 @@ func (e *FullError) Error() string {
 	if e.Limit == "" {
 		return fmt.Sprintf("table %s is full (%d entries)", e.Table, e.Max)
 	}
-	return fmt.Sprintf("table %s is full (%d entries): raise limits.%s", e.Table, e.Max, e.Limit)
+	return fmt.Sprintf("table %s is full (%d entries): a larger limits.%s counts from the next start on", e.Table, e.Max, e.Limit)
 }
