@@ -278,6 +278,12 @@ static void check_again(void)
 	     "%u octets, then %u or others", first.length, second.length);
 }
 
+/* The first one filled what an interface's fragments may take of the ring. */
+static int took_last_room(void)
+{
+	return first.reason == REASON_SLOW_PATH && second.reason == REASON_SLOW_PATH_FULL;
+}
+
 static void run_twice(struct input *in, int disturbed)
 {
 	__u32 headroom = rarely(in, 16) ? FRAME_META + 4 * pick(in, 32) : HEADROOM;
@@ -295,7 +301,7 @@ static void run_twice(struct input *in, int disturbed)
 	second.sids = sum(&sid_counter);
 	second.lists = sum(&list_counter);
 	second.tunnels = sum_tunnels();
-	if (second.reason != REASON_QUEUE_FULL)
+	if (second.reason != REASON_QUEUE_FULL && !took_last_room())
 		check_again();
 }
 
