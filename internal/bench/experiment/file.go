@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,7 +59,9 @@ func kindOf(text []byte, kinds []Kind) (Kind, error) {
 	var broken *yamlnode.TypeError
 	if err := yamlnode.Unmarshal(text, &head); err != nil && !errors.As(err, &broken) {
 		_, said := config.Unmarshal(text, &struct{}{}) // in its words, with the line
-		return Kind{}, errors.Join(said)
+		var list config.Errors
+		errors.As(said, &list)
+		return Kind{}, slices.DeleteFunc(list, func(e config.Error) bool { return !strings.HasPrefix(e.Problem, "not YAML") })
 	}
 	names := make([]string, len(kinds))
 	for i, k := range kinds {
