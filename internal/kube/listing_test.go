@@ -35,7 +35,7 @@ func TestListingFaults(t *testing.T) {
 		`line 4: policies[1].name: "ipv6:n" is that of policies[0]`:        "node: node-1\npolicies:\n- {egress_node: n, traffic: IPv6, segment_list: [\"fc00::1\"]}\n- {egress_node: n, traffic: IPv6, segment_list: [\"fc00::2\"]}",
 		"policies[0].delay_bound: give a time with its unit, such as 15ms": "node: node-1\npolicies: [{egress_node: n, traffic: IPv6, delay_bound: 15, segment_list: [\"fc00::1\"]}]",
 		"policies[0].delay_bound: is 11s":                                  "node: node-1\npolicies: [{egress_node: n, traffic: IPv6, delay_bound: 11s, segment_list: [\"fc00::1\"]}]",
-		"line 3: not YAML":                                                 "node: node-1\npolicies: [",
+		"line 3: policies: not YAML":                                       "node: node-1\npolicies: [",
 		"aliases (*a) are not supported":                                   "node: node-1\nlocalsids: {DT4: &a \"fc00::1\", DT6: *a}",
 	} {
 		_, err := readListing(map[string]string{"policies.yaml": text}, me, nil)
