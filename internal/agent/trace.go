@@ -59,7 +59,7 @@ func (a *Agent) Trace(ctx context.Context, filter TraceFilter, f func(TraceEvent
 	}()
 	err := a.core.dp.Trace.Read(failed, func(e event.TraceEvent) {
 		event := a.core.traceEvent(e)
-		if failed.Err() != nil || !filter.Matches(event) || !filter.isOf(event, a.core.sessionOf(event)) {
+		if failed.Err() != nil || !filter.Matches(event) || filter.asksForSession() && !filter.isOf(event, a.core.sessionOf(event)) {
 			return
 		}
 		if err := f(event); err != nil {
@@ -135,6 +135,9 @@ func (c *core) sessionOf(e TraceEvent) *session.Session {
 	}
 	return u.Session(e.Session)
 }
+
+// asksForSession says whether the filter means the packets of one UE, user or session.
+func (f TraceFilter) asksForSession() bool { return f.UE.IsValid() || f.User != "" || f.SEID != nil }
 
 // isOf says whether a packet that a session handled, if any did, is of the session, the UE or the user
 // that the filter means.

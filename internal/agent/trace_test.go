@@ -136,7 +136,7 @@ func TestTraceOfUE(t *testing.T) {
 		"another SEID":                 {TraceFilter{SEID: &seid}, TraceEvent{Session: 4}, other, false},
 		"the SEID, another user":       {TraceFilter{SEID: &seid, User: "imsi-9"}, TraceEvent{Session: 3}, mine, false},
 	} {
-		if got := c.filter.isOf(c.event, c.of); got != c.want {
+		if got := c.filter.isOf(c.event, c.of); got != c.want || !c.filter.asksForSession() {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
