@@ -51,9 +51,17 @@ func plain(text string) (out string, strange rune) {
 // have indented it.
 func keyboardFix(right string, strange rune) string {
 	if isSpace(strange) {
-		return "write the space bar's spaces in their place"
+		return "write ordinary spaces in their place"
 	}
 	return "write " + right
+}
+
+// ordinary is what to write for such a character where it is between values.
+func ordinary(strange rune) string {
+	if isSpace(strange) {
+		return "write an ordinary space"
+	}
+	return "write an ordinary quote"
 }
 
 // isSpace says whether a character cannot be seen.
@@ -62,7 +70,7 @@ func isSpace(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) }
 // strangeName is what to call such a character.
 func strangeName(r rune) string {
 	if isSpace(r) {
-		return fmt.Sprintf("a space (%U) that is not the space bar's", r)
+		return fmt.Sprintf("a special space (%U)", r)
 	}
 	return fmt.Sprintf("a typographic quote, %c", r)
 }
@@ -97,7 +105,7 @@ var here = []trap{
 func hint(lines []string, first, at int, problem string) (line int, fix string) {
 	for i, text := range lines {
 		if _, strange := plain(code(text)); strange != 0 {
-			return first + i, "replace " + strangeName(strange) + ", by one of the keyboard"
+			return first + i, ordinary(strange) + " in place of " + strangeName(strange)
 		}
 		if f := firstTrap(anywhere, text); f != "" {
 			return first + i, f
