@@ -26,7 +26,7 @@ var (
 		"The SMF sends the octets of the SD in reverse order; the slice was found by that.",
 		"Report it to the SMF's vendor.")
 	SliceAmbiguousSD = define("slice.ambiguous_sd", slog.LevelWarn,
-		"Two slices have SDs that are each other with their octets reversed, as 000001 and 010000. A session is in the slice with the SD as it was received; an SMF that reverses SDs (Open5GS) means the other one.",
+		"The SDs of two slices have the same octets in opposite order, as 000001 and 010000. A session is in the slice with the SD as it was received; an SMF that reverses SDs (Open5GS) means the other one.",
 		"Compare with the SMF's configuration; give each slice its `network_instance`, or one of them another SD.")
 	SessionClaimRefused = define("session.claim_refused", slog.LevelWarn,
 		"An SMF claims an address or a framed route that belongs to somebody else, or to every address: its request is refused with Cause 73.",

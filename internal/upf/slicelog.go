@@ -47,7 +47,7 @@ func (l *matchLog) note(list []slice.Slice, s *session.Session, m rules.Match) {
 		l.log.Info("the SMF sends the octets of the SD in reverse order: the slice was found by that", "event", logevent.SliceReversedSD,
 			"association", key.association, "received", key.snssai, "slice", key.slice, "snssai", m.Slice.SNSSAI)
 	case m.Other != nil:
-		l.log.Warn("two slices have SDs that are each other with their octets reversed: if the SMF reverses SDs, its sessions are in the wrong one",
+		l.log.Warn("the SDs of two slices have the same octets in opposite order: if the SMF reverses SDs, as Open5GS does, its sessions are in the wrong slice",
 			"event", logevent.SliceAmbiguousSD, "association", key.association, "received", key.snssai, "slice", key.slice, "other", m.Other.Name,
 			"fix", "compare with what the SMF is configured with; give each slice its network_instance, or one of them another SD")
 	default:
