@@ -79,7 +79,7 @@ func TestLargePolicies(t *testing.T) {
 		lock := &shared{Locker: &r.d.mu, entries: func() int {
 			return r.d.tables.Netpol.Peers.Usage().Used + r.d.tables.Netpol.Rules.Usage().Used
 		}}
-		policies := dpnetpol.Open(lock, r.d.tables.Netpol, r.d.Pods, r.d.netfilter)
+		policies := dpnetpol.Open(lock, r.d.tables.Netpol, r.d.Pods, r.d.netfilter, r.d.grace)
 		must(t, policies.Enforce(true))
 		program := podProgramsOf(t, r.d)[abi.ProgCulvertPod]
 		c := netpol.NewCompiler("")

@@ -420,7 +420,7 @@ func TestAppliesAtOnce(t *testing.T) {
 	base := `x: {podSelector: {matchLabels: {app: server}}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}]}`
 	w.apply(t, base)
 	ctx, cancel := context.WithCancel(context.Background())
-	sent := make(chan int)
+	sent, periods := make(chan int), w.nodes[0].d.grace.Epoch
 	go func() {
 		n := 0
 		w.client.Do(t, func() {
@@ -449,8 +449,8 @@ func TestAppliesAtOnce(t *testing.T) {
 		w.apply(t, some...)
 	}
 	cancel()
-	if n := <-sent; n < 300 || w.refusals(t) != 0 {
-		t.Errorf("of %d packets %d were dropped", n, w.refusals(t))
+	if n, waited := <-sent, w.nodes[0].d.grace.Epoch-periods; n < 300 || w.refusals(t) != 0 || waited < 300 {
+		t.Errorf("of %d packets %d were dropped; %d times old rules waited for the packets that asked by them", n, w.refusals(t), waited)
 	}
 }
 

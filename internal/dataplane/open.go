@@ -280,7 +280,7 @@ func (d *DataPlane) openTables() (err error) {
 		return err
 	}
 	d.Members = member.New(&d.mu, d.targets)
-	d.NetworkPolicies = netpol.Open(&d.mu, t.Netpol, d.Pods, d.netfilter)
+	d.NetworkPolicies = netpol.Open(&d.mu, t.Netpol, d.Pods, d.netfilter, d.grace)
 	d.Links = ethernet.New(&d.mu, l.Sessions != 0, d.Adjacencies, d.targets)
 	d.rings = event.New(d.log, m)
 	linkAt := func(number uint32) ethernet.Link {

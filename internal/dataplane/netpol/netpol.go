@@ -41,6 +41,7 @@ type Table struct {
 	tables Tables
 	pods   *pod.Table
 	hook   *attach.Netfilter
+	grace  *table.Grace
 
 	lists      numbers
 	identities numbers
@@ -62,9 +63,9 @@ const (
 )
 
 // Open finds what an earlier daemon applied. mu is the data path's lock.
-func Open(mu sync.Locker, tables Tables, pods *pod.Table, hook *attach.Netfilter) *Table {
+func Open(mu sync.Locker, tables Tables, pods *pod.Table, hook *attach.Netfilter, grace *table.Grace) *Table {
 	t := &Table{
-		mu: mu, tables: tables, pods: pods, hook: hook,
+		mu: mu, tables: tables, pods: pods, hook: hook, grace: grace,
 		lists:      numbers{map[string]uint32{}, uint32(abi.NetpolLimitsCLOSED_LIST)},
 		identities: numbers{map[string]uint32{}, everybody},
 		inUse:      map[uint32]*netpol.List{}, sizes: map[uint32]int{}, known: map[uint32]*netpol.Identity{}, former: true,
@@ -201,9 +202,10 @@ func (t *Table) isolate(next numbered, desired netpol.Desired) error {
 	return nil
 }
 
-// forget removes what nobody has any more. gone: an address has no identity, and may get
-// another.
+// forget removes what nobody has any more, once no packet is asking by it. gone: an address has no
+// identity, and may get another.
 func (t *Table) forget(next numbered) (gone bool, err error) {
+	t.grace.Wait()
 	kept, epochs := map[uint32]bool{}, map[uint32]bool{}
 	for _, l := range t.pods.ListsOf() {
 		kept[l.Ingress], kept[l.Egress] = true, true
