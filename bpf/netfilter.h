@@ -42,12 +42,9 @@ INLINE __u32 pod_at(struct net_device *device)
 }
 
 /* As asks_policies says it at a veth. */
-INLINE int forward_asks(__u32 index, struct inner *in, struct upper *upper)
+INLINE int forward_asks(struct pod *p, struct inner *in, struct upper *upper)
 {
-	struct pod *p = index ? bpf_map_lookup_elem(&pod, &index) : 0;
-
-	return p &&
-	       (is_isolated(p) || (p->enforced && in->protocol == NH_TCP && is_syn(upper->flags)));
+	return is_isolated(p) || (p->enforced && in->protocol == NH_TCP && is_syn(upper->flags));
 }
 
 INLINE int read_forwarded4(const struct bpf_dynptr *packet, __u32 at, struct inner *in)
@@ -74,40 +71,49 @@ INLINE int read_forwarded6(const struct bpf_dynptr *packet, __u32 at, struct inn
 INLINE int read_forwarded(const struct bpf_dynptr *packet, __u32 at, __u8 version, struct inner *in,
 			  struct upper *upper)
 {
-	__u8 head[8] ALIGNED = {}, flags = 0;
+	__u8 head[TCP_FLAGS + 1] ALIGNED = {};
 
 	if (version == 4 ? read_forwarded4(packet, at, in) : read_forwarded6(packet, at, in))
 		return -1;
-	if (in->fragment || bpf_dynptr_read(head, sizeof(head), packet, in->l4, 0))
+	if (in->fragment)
+		return 0;
+	if (in->protocol == NH_TCP && !bpf_dynptr_read(head, sizeof(head), packet, in->l4, 0))
+		upper->flags = head[TCP_FLAGS];
+	else if (bpf_dynptr_read(head, 8, packet, in->l4, 0))
 		return 0;
 	if (flow_has_ports(in->protocol))
 		in->ports = ld32(head);
 	upper->type = head[0];
 	upper->id = ld16(head + 4);
-	if (in->protocol == NH_TCP && !bpf_dynptr_read(&flags, 1, packet, in->l4 + TCP_FLAGS, 0))
-		upper->flags = flags;
 	return 0;
 }
 
-/* What the policies of both pods say: 0, or a reason. */
-INLINE int forward_policies(const struct bpf_dynptr *packet, struct inner *in, struct upper *upper,
-			    __u32 from, __u32 to)
+/* Whether the packet is an ICMP error about a flow of a pod that is known. */
+INLINE int forward_is_about(const struct bpf_dynptr *packet, struct inner *in, struct upper *upper,
+			    __u32 index, __u32 direction, __u32 now)
 {
-	__u32 now = bpf_ktime_get_ns() >> TIME_SHIFT;
 	struct inner about = {};
 	struct upper told = {};
-	int is_error, reason = 0;
 
-	is_error = is_icmp(in->protocol) && !in->fragment &&
-		   is_icmp_error(in->protocol, upper->type) &&
-		   !read_forwarded(packet, in->l4 + ICMP_ABOUT, in->version, &about, &told);
-	if (forward_asks(from, in, upper) &&
-	    !(is_error && is_about_flow(&about, &told, from, EGRESS, now)))
-		reason = ask_policies(in, upper, from, EGRESS, now);
-	if (!reason && forward_asks(to, in, upper) &&
-	    !(is_error && is_about_flow(&about, &told, to, INGRESS, now)))
-		reason = ask_policies(in, upper, to, INGRESS, now);
-	return reason;
+	return is_icmp(in->protocol) && !in->fragment && is_icmp_error(in->protocol, upper->type) &&
+	       !read_forwarded(packet, in->l4 + ICMP_ABOUT, in->version, &about, &told) &&
+	       is_about_flow(&about, &told, index, direction, now);
+}
+
+/* What the policies of a pod say; 0 is none's. 0, or a reason. */
+INLINE int forward_policies(const struct bpf_dynptr *packet, struct inner *in, struct upper *upper,
+			    __u32 index, __u32 direction)
+{
+	struct pod *p = index ? bpf_map_lookup_elem(&pod, &index) : 0;
+	__u32 now;
+
+	if (!p || !forward_asks(p, in, upper))
+		return 0;
+	now = bpf_ktime_get_ns() >> TIME_SHIFT;
+	if (forward_is_about(packet, in, upper, index, direction, now))
+		return 0;
+	in->hash = inner_hash(in, in->ports);
+	return cached_policies(in, upper, p, index, direction, now);
 }
 
 /* What kube-proxy translates none of: a tunnel on its way through this node, whose sender
@@ -140,8 +146,11 @@ INLINE int forward_decide(const struct bpf_dynptr *packet, __u8 version, __u32 f
 	if (read_forwarded(packet, 0, version, &in, &upper))
 		return REASON_INNER_MALFORMED;
 	reason = forward_edge(&in, from, to);
-	if (!reason && from != to)
-		reason = forward_policies(packet, &in, &upper, from, to);
+	if (!reason && from != to) {
+		reason = forward_policies(packet, &in, &upper, from, EGRESS);
+		if (!reason)
+			reason = forward_policies(packet, &in, &upper, to, INGRESS);
+	}
 	if (reason)
 		flow_note(&in, reason == REASON_POLICY_INGRESS ? to : from, FLOW_FORWARDED, reason,
 			  1);

@@ -270,41 +270,50 @@ GLOBAL int skb_is_about_flow(struct __sk_buff *skb, struct inner *in, struct upp
 	       is_about_known_flow(&about, &told, index, direction, now);
 }
 
+/* The same as ask_policies(), by netpol_cache where that has the flow; in->hash is made. A packet
+ * that begins or ends its flow, or has no ports, is asked about. */
+INLINE int cached_policies(struct inner *in, struct upper *upper, struct pod *p, __u32 index,
+			   __u32 direction, __u32 now)
+{
+	struct cached_flows *set = flow_cache_set(in->hash);
+	__u32 generation;
+	__u64 print;
+	int reason;
+
+	if (!set || in->fragment || is_icmp(in->protocol) ||
+	    upper->flags & (TCP_SYN | TCP_FIN | TCP_RST))
+		return ask_policies(in, upper, index, direction, now);
+	generation = *(volatile __u32 *)&p->generation; /* before policies are asked */
+	print = flow_print(in, direction, p->serial);
+	if (is_flow_cached(set, in->hash, print, generation, now))
+		return 0;
+	reason = ask_policies(in, upper, index, direction, now);
+	if (!reason)
+		cache_flow(set, in->hash, print, generation, now);
+	return reason;
+}
+
 /* Whether the policies of a pod, which has this index, let the packet pass: 0, or a reason.
  * Fragments the kernel puts together first, except those of tenants. */
 GLOBAL int skb_policies(struct __sk_buff *skb, struct inner *in, struct pod *p, __u32 index,
 			__u32 direction)
 {
-	__u32 now = bpf_ktime_get_coarse_ns() >> TIME_SHIFT, generation;
+	__u32 now = bpf_ktime_get_coarse_ns() >> TIME_SHIFT;
 	struct upper upper = {};
-	struct cached_flows *set;
 	__u8 *flags;
-	__u64 print;
-	int reason;
 
 	if (!in || !p)
 		return REASON_INNER_MALFORMED;
-	if (in->fragment)
-		return in->tenant ? ask_policies(in, &upper, index, direction, now) : REASON_PASSED;
-	if (is_icmp(in->protocol))
-		return skb_is_about_flow(skb, in, &upper, index, direction)
-			       ? 0
-			       : ask_policies(in, &upper, index, direction, now);
-	if (in->protocol == NH_TCP) {
+	if (in->fragment && !in->tenant)
+		return REASON_PASSED;
+	if (!in->fragment && is_icmp(in->protocol) &&
+	    skb_is_about_flow(skb, in, &upper, index, direction))
+		return 0;
+	if (!in->fragment && in->protocol == NH_TCP) {
 		flags = skb_at(skb, in->l4 + TCP_FLAGS, 1);
 		upper.flags = flags ? *flags : 0;
 	}
-	set = flow_cache_set(in->hash);
-	if (!set || upper.flags & (TCP_SYN | TCP_FIN | TCP_RST))
-		return ask_policies(in, &upper, index, direction, now);
-	generation = *(volatile __u32 *)&p->generation; /* before policies are asked */
-	print = flow_print(in, direction, p->serial);
-	if (is_flow_cached(set, in->hash, print, generation, now))
-		return 0;
-	reason = ask_policies(in, &upper, index, direction, now);
-	if (!reason)
-		cache_flow(set, in->hash, print, generation, now);
-	return reason;
+	return cached_policies(in, &upper, p, index, direction, now);
 }
 
 #endif

@@ -177,11 +177,20 @@ INLINE __u32 inner_word(struct __sk_buff *skb, __u8 version, struct inner *in)
 	return word && in->l4 + 4 <= in->l3 + in->length ? ld32(word) : label;
 }
 
+/* The hash of a flow between two addresses; `word` tells it apart from others between them. */
+INLINE __u32 inner_hash(struct inner *in, __u32 word)
+{
+	__u64 h = in->version == 4 ? (in->src.hi | in->dst.hi << 32) * FLOW_PRIME1
+				   : in->src.hi * FLOW_PRIME1 + in->src.lo * FLOW_PRIME2 +
+					     in->dst.hi * FLOW_PRIME3 + in->dst.lo * FLOW_PRIME4;
+
+	return flow_finish(h, in->protocol, word);
+}
+
 /* The packet at `offset`, and its flow hash. 0 or -1. */
 GLOBAL int read_inner(struct __sk_buff *skb, __u32 offset, __u8 version, struct inner *in)
 {
 	__u32 *ports;
-	__u64 h;
 
 	if (!in)
 		return -1;
@@ -196,10 +205,7 @@ GLOBAL int read_inner(struct __sk_buff *skb, __u32 offset, __u8 version, struct 
 		ports = skb_at(skb, in->l4, 4);
 		in->ports = ports ? ld32(ports) : 0;
 	}
-	h = version == 4 ? (in->src.hi | in->dst.hi << 32) * FLOW_PRIME1
-			 : in->src.hi * FLOW_PRIME1 + in->src.lo * FLOW_PRIME2 +
-				   in->dst.hi * FLOW_PRIME3 + in->dst.lo * FLOW_PRIME4;
-	in->hash = flow_finish(h, in->protocol, inner_word(skb, version, in));
+	in->hash = inner_hash(in, inner_word(skb, version, in));
 	return 0;
 }
 
