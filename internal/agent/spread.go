@@ -23,9 +23,11 @@ type spreading interface {
 	Weak() error
 }
 
-// How often loads are looked at, and rates are made of them.
+// How often loads are looked at, while packets are spread and while they are not, and how often rates
+// are made of them.
 const (
 	lookInterval = 100 * time.Millisecond
+	idleInterval = 500 * time.Millisecond
 	rateInterval = time.Second
 )
 
@@ -45,22 +47,27 @@ type spreader struct {
 
 // run looks now and then until ctx ends.
 func (s *spreader) run(ctx context.Context) error {
-	ticker := time.NewTicker(lookInterval)
-	defer ticker.Stop()
+	timer := time.NewTimer(lookInterval)
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case now := <-ticker.C:
-			s.look(now)
+		case now := <-timer.C:
+			pause := idleInterval
+			if s.look(now) {
+				pause = lookInterval
+			}
+			timer.Reset(pause)
 		}
 	}
 }
 
-func (s *spreader) look(now time.Time) {
+// look levels the load, and says whether packets are spread at all.
+func (s *spreader) look(now time.Time) bool {
 	queues := s.dp.Queues()
 	if len(queues) == 0 {
-		return
+		return false
 	}
 	lost, err := s.dp.Settle()
 	all := s.dp.Buckets()
@@ -85,6 +92,7 @@ func (s *spreader) look(now time.Time) {
 			s.dp.Move(a.Bucket, a.CPU)
 		}
 	}
+	return true
 }
 
 // say logs a problem when it comes, and not at each look.

@@ -153,11 +153,8 @@ func (k *keeper) close(e *store.Entry) {
 	}
 }
 
-// How often sessions get room again, and how many at once.
-const (
-	reopenInterval = 100 * time.Millisecond
-	reopenAtOnce   = 64
-)
+// reopenAtOnce is how many sessions get room again at each tick of the wheel.
+const reopenAtOnce = 32
 
 // reopen has the data path hand up packets again of some sessions for which the room of all
 // was full, where there is some now.

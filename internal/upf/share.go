@@ -23,10 +23,11 @@ import (
 	"github.com/culvert-net/culvert/internal/upf/store"
 )
 
-// How often the daemon learns what the data path has changed, and how often it shows that it
-// is alive.
+// How often the daemon learns what the data path has changed, while it changes something and
+// while it does not; and how often the daemon shows that it is alive.
 const (
 	learnInterval = 10 * time.Millisecond
+	idleInterval  = 160 * time.Millisecond
 	aliveInterval = time.Second
 )
 
@@ -514,7 +515,8 @@ func (s *sharer) run(ctx context.Context) error {
 			s.u.install.unlock(e)
 		}
 	}
-	learn, alive := time.NewTimer(learnInterval), time.NewTicker(aliveInterval)
+	pause := learnInterval
+	learn, alive := time.NewTimer(pause), time.NewTicker(aliveInterval)
 	defer learn.Stop()
 	defer alive.Stop()
 	for {
@@ -529,16 +531,19 @@ func (s *sharer) run(ctx context.Context) error {
 				now = true
 			case <-learn.C:
 				begun := time.Now()
-				s.learnAll()
-				learn.Reset(max(learnInterval, time.Since(begun))) // half of the time at most
+				if pause = min(2*pause, idleInterval); s.learnAll() {
+					pause = learnInterval
+				}
+				learn.Reset(max(pause, time.Since(begun))) // half of the time at most
 			}
 		}
 	}
 }
 
-// learnAll learns what the data path has changed since the last call.
-func (s *sharer) learnAll() {
+// learnAll learns what the data path has changed since the last call. some: it has.
+func (s *sharer) learnAll() (some bool) {
 	for seid := range s.table.Dirty() {
+		some = true
 		e := s.u.store.Entry(seid)
 		if e == nil {
 			s.table.Changed(seid)
@@ -549,4 +554,5 @@ func (s *sharer) learnAll() {
 			e.Unlock()
 		}
 	}
+	return some
 }

@@ -116,7 +116,7 @@ func (c daemonConfig) run() error {
 	group.Go(func() error { return u.Run(ctx) })
 	fmt.Println(`"ready"`)
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		time.Sleep(5 * learnInterval)
+		time.Sleep(2 * idleInterval)
 		b, err := json.Marshal(describe(u, path, c.Pins))
 		if err != nil {
 			return err

@@ -130,12 +130,12 @@ func (u *UPF) Run(ctx context.Context) error {
 		for _, e := range u.reports.wheel.Take(u.o.Now()) {
 			u.reports.check(e)
 		}
+		u.kept.reopen()
 	})
 	if s := u.install.share; s != nil && s.on {
 		restored(func() error { return s.run(ctx) })
 		group.Go(func() error { return u.o.DataPath.EndMarkers(ctx, s.endMarker) })
 	}
-	every(reopenInterval, u.kept.reopen)
 	every(time.Second, u.store.RenewGrown)
 	every(time.Second, u.reports.lookForHosts)
 	group.Go(func() error { return u.links.Run(ctx) })
