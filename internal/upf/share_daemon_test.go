@@ -8,18 +8,22 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/net/ipv4"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/attach"
@@ -81,20 +85,20 @@ func (c daemonConfig) run() error {
 	}
 	server.SetPorts([]int{link.Index})
 	server.Listen()
-	gtpu, ues := []netip.Addr{gtpuN3}, []netip.Prefix{netip.MustParsePrefix("10.60.0.0/22")}
+	own, ues := []netip.Addr{gtpuN3}, []netip.Prefix{netip.MustParsePrefix("10.60.0.0/22")}
 	u, err := New(Options{DataPath: joined{path}, Journal: c.Journal, Logger: log, Sessions: int(limits.Sessions)})
 	if err != nil {
 		return err
 	}
 	signalling := Share(u, path.N4, c.Places != 0)
 	for _, do := range []func() error{
-		func() error { return path.SetSettings(dpsettings.Settings{GTPUAddresses: gtpu, UEPools: ues}) },
+		func() error { return path.SetSettings(dpsettings.Settings{GTPUAddresses: own, UEPools: ues}) },
 		func() error { return path.Ports.PutDevice(link.Index) },
 		func() error {
 			return path.Ports.Set(link.Index, port.Port{PartialChecksum: true, Roles: port.Roles(abi.PortFlagsPORT_N4)})
 		},
 		func() error { return path.Steering.PutLocal(netip.PrefixFrom(addr(daemonN4), 32)) },
-		func() error { return u.SetConfig(Config{Addresses: gtpu, Pools: []pool.Pool{{Prefixes: ues}}}) },
+		func() error { return u.SetConfig(Config{Addresses: own, Pools: []pool.Pool{{Prefixes: ues}}}) },
 		func() error { u.Restore(); return path.Sweep() },
 		func() error { _, err := path.XDP.Attach(link.Index, attach.ModeNative); return err },
 	} {
@@ -212,9 +216,65 @@ type testDaemon struct {
 	config daemonConfig
 	ns     *netns.NS
 	smf    *net.UDPConn
+	gnbs   *gnbs
 	cmd    *exec.Cmd
 	in     *os.File
 	out    *bufio.Scanner
+}
+
+// gnbs are all gNBs' addresses: what a UPF sends to them.
+type gnbs struct {
+	conn *ipv4.PacketConn
+	mu   sync.Mutex
+	ends map[session.PeerTEID]int // End Markers
+}
+
+// gnbPrefix has the gNBs that SMFs name.
+const gnbPrefix = "10.200.1.0/24"
+
+// newGNBs has the gNBs of a UPF in a namespace that has its smfN4.
+func newGNBs(t *testing.T, upf, side *netns.NS) *gnbs {
+	t.Helper()
+	upf.Addr(t, "lo", gtpuN3.String()+"/32")
+	upf.IP(t, "route add "+gnbPrefix+" via "+smfN4)
+	side.IP(t, "route add local "+gnbPrefix+" dev lo")
+	g := &gnbs{ends: map[session.PeerTEID]int{}}
+	side.Do(t, func() {
+		c, err := net.ListenUDP("udp4", &net.UDPAddr{Port: gtpu.Port})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.conn = ipv4.NewPacketConn(c)
+		if err := g.conn.SetControlMessage(ipv4.FlagDst, true); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Cleanup(func() { g.conn.Close() })
+	go g.receive()
+	return g
+}
+
+func (g *gnbs) receive() {
+	b := make([]byte, 2048)
+	for {
+		n, to, _, err := g.conn.ReadFrom(b)
+		if err != nil {
+			return // closed
+		}
+		if h, ok := gtpu.ParseHeader(b[:n]); ok && h.Type() == gtpu.EndMarker {
+			gnb, _ := netip.AddrFromSlice(to.Dst)
+			g.mu.Lock()
+			g.ends[session.PeerTEID{Addr: gnb.Unmap(), TEID: h.TEID()}]++
+			g.mu.Unlock()
+		}
+	}
+}
+
+// endMarkers are those that have come, by tunnel.
+func (g *gnbs) endMarkers() map[session.PeerTEID]int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return maps.Clone(g.ends)
 }
 
 func newTestDaemon(t *testing.T, places uint32) *testDaemon {
@@ -232,6 +292,7 @@ func newTestDaemonIn(t *testing.T, places uint32, journal string) *testDaemon {
 	d.ns.Addr(t, "n4", daemonN4+"/24")
 	side.Addr(t, "smf", smfN4+"/24")
 	side.Run(t, "ethtool", "-K", "smf", "gro", "on")
+	d.gnbs = newGNBs(t, d.ns, side)
 	var err error
 	side.Do(t, func() {
 		d.smf, err = net.DialUDP("udp", &net.UDPAddr{IP: net.ParseIP(smfN4), Port: pfcp.Port}, &net.UDPAddr{IP: net.ParseIP(daemonN4), Port: pfcp.Port})

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"flag"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"reflect"
@@ -198,7 +199,13 @@ func (p *phones) check() {
 			}
 		}
 	}
-	p.t.Logf("the data path answered %d, and %d again", all[0].Here, all[0].Repeated)
+	first := p.upfs[0].gnbs.endMarkers()
+	for u, d := range p.upfs {
+		if got := d.gnbs.endMarkers(); !maps.Equal(got, first) {
+			p.t.Fatalf("End Markers: UPF %d sent %v, UPF 0 %v", u, got, first)
+		}
+	}
+	p.t.Logf("the data path answered %d, and %d again; there are End Markers for %d tunnels", all[0].Here, all[0].Repeated, len(first))
 }
 
 const n4Places = 4096
@@ -224,6 +231,9 @@ func answersAsTheDaemon(t *testing.T, of core) {
 		}
 	}
 	all := p.upfs[0].everything()
+	if len(p.upfs[0].gnbs.endMarkers()) == 0 {
+		t.Error("no End Marker was sent")
+	}
 	if all.Here < uint64(*sharedRequests)/3 {
 		t.Errorf("the data path answered %d of %d requests", all.Here, *sharedRequests)
 	}
