@@ -424,7 +424,7 @@ static void make_settings(struct input *in)
 	s->hop_limit = 64;
 	s->mss_clamp = n >> 16 & 3;
 	s->flow_sampling = n >> 19 & 1 ? n >> 20 & 0xff : 0;
-	s->meter_burst = n >> 18 & 1 ? 146484 : 0;
+	s->meter_burst = n >> 18 & 1 ? 185546 : 0;
 	f->drops_only = n >> 12 & 1;
 	for (i = 1; i <= PORTS; i++) {
 		n = next_number(in);

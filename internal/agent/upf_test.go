@@ -143,7 +143,7 @@ func TestUserPlane(t *testing.T) {
 	dp, dir := newFake(), t.TempDir()
 	d := prepareUserPlane(t, dir, byGTPU, dp).start(t, links("eth0", "eth1"))
 	if !slices.Equal(dp.settings.UEPools, []netip.Prefix{prefix("10.45.0.0/24")}) || !slices.Contains(dp.settings.Protected, prefix("192.0.2.1/32")) ||
-		!dp.settings.MSSClamp || dp.settings.RateBurst != 150*time.Millisecond {
+		!dp.settings.MSSClamp || dp.settings.RateBurst != 190*time.Millisecond {
 		t.Errorf("settings: %+v", dp.settings)
 	}
 	c := dial(t)

@@ -61,7 +61,7 @@ type UPF struct {
 	MSSClamp bool `json:"mss_clamp,omitempty"`
 	// RateBurst is how much of the past counts for rates of QERs and slices, in
 	// milliseconds: after a pause as much may go at once. At most 200, which are 2 % in 10 s.
-	// Default 150.
+	// Default 190.
 	RateBurst uint32 `json:"rate_burst,omitempty"`
 	// N4Fast has the data path answer heartbeats, and requests that change where sessions
 	// forward (handover, idle, active): on, the default, or off. It goes on doing so while
@@ -109,7 +109,7 @@ const (
 	DefaultBufferPackets = 128
 	DefaultBufferBytes   = 64 << 20
 	DefaultEchoInterval  = 60
-	DefaultRateBurst     = 150 // ms
+	DefaultRateBurst     = 190 // ms
 	leastRateBurst       = 10
 	mostRateBurst        = 200
 )

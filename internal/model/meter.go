@@ -12,7 +12,7 @@ const (
 	paymentUnits  = 3906  // 4 ms: less than that pays only for paymentOctets
 	paymentOctets = 512
 	mostOctets    = 16384
-	rateBurst     = 150 * time.Millisecond // unless the network says otherwise
+	rateBurst     = 190 * time.Millisecond // unless the network says otherwise
 )
 
 // bucketState is section 7's bucket: volumes and times modulo 2^32.

@@ -36,7 +36,7 @@ type Network struct {
 	Slices      []Slice        `json:"slices,omitempty"`
 	Sessions    []Session      `json:"sessions,omitempty"`
 	MSSClamp    bool           `json:"mss_clamp,omitempty"`  // of sessions' TCP connections
-	RateBurst   time.Duration  `json:"rate_burst,omitempty"` // ns; 150 ms unless set
+	RateBurst   time.Duration  `json:"rate_burst,omitempty"` // ns; 190 ms unless set
 	NATs        []NAT          `json:"nats,omitempty"`       // of pools
 }
 

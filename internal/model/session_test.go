@@ -78,7 +78,7 @@ func TestMeterIsExact(t *testing.T) {
 		const offered = 20_000
 		gap := int64(size * 8 * 1e6 / float64(rate) / 1.5) // ns: half as much again as the rate
 		var passed, elapsed int64
-		burst := max(int64(rate)*150/8, 16384) // octets in 150 ms
+		burst := max(int64(rate)*190/8, 16384) // octets in 190 ms
 		for range offered {
 			if m.Run(frame, 2).Reason == model.Forwarded {
 				passed += size
@@ -99,7 +99,7 @@ func TestMeterIsExact(t *testing.T) {
 // TestMeterIdles: a bucket that nobody asked for long holds its burst, and not
 // what the time in between is worth.
 func TestMeterIdles(t *testing.T) {
-	m := upf(t, func(s *model.Session) { s.Rules[1].Rate = 1000 }) // 125,000 octets a second: 18,750 are the burst
+	m := upf(t, func(s *model.Session) { s.Rules[1].Rate = 1000 }) // 125,000 octets a second: 23,750 are the burst
 	frame := packet.Frame(packet.Ethernet{}, packet.IPv4{Src: addr("10.99.0.1"), Dst: addr("10.60.0.2")}, packet.Payload{Count: 1230})
 	burst := func() (packets int) {
 		for m.Run(frame, 2).Reason == model.Forwarded {
@@ -109,8 +109,8 @@ func TestMeterIdles(t *testing.T) {
 	}
 	for _, idle := range []time.Duration{0, time.Second, time.Minute, time.Hour} {
 		m.Advance(idle.Nanoseconds())
-		if got := burst(); got != 15 {
-			t.Errorf("after %v: %d packets of 1,250 octets, want 15", idle, got)
+		if got := burst(); got != 19 {
+			t.Errorf("after %v: %d packets of 1,250 octets, want 19", idle, got)
 		}
 	}
 	m.Advance((100 * time.Millisecond).Nanoseconds())
@@ -147,7 +147,7 @@ func TestMeterGoesOn(t *testing.T) {
 // TestMeterBurst: in no 10 s does a rate let more go than its worth and the burst, and
 // that is 2 % at most.
 func TestMeterBurst(t *testing.T) {
-	for _, burst := range []time.Duration{10 * time.Millisecond, 150 * time.Millisecond, 200 * time.Millisecond} {
+	for _, burst := range []time.Duration{10 * time.Millisecond, 190 * time.Millisecond, 200 * time.Millisecond} {
 		const size, rate = 1400, 5_000 // kbit/s
 		m := upf(t, func(s *model.Session) { s.Rules[1].Rate = rate }, func(n *model.Network) { n.RateBurst = burst })
 		frame := packet.Frame(packet.Ethernet{}, packet.IPv4{Src: addr("10.99.0.1"), Dst: addr("10.60.0.2")}, packet.Payload{Count: size - 20})

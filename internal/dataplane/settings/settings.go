@@ -39,7 +39,7 @@ type Settings struct {
 
 // The burst of rates: at most 2 % of what a rate lets go in 10 s.
 const (
-	DefaultRateBurst = 150 * time.Millisecond
+	DefaultRateBurst = 190 * time.Millisecond
 	MaxRateBurst     = 200 * time.Millisecond
 )
 
