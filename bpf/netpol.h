@@ -270,8 +270,8 @@ GLOBAL int skb_is_about_flow(struct __sk_buff *skb, struct inner *in, struct upp
 	       is_about_known_flow(&about, &told, index, direction, now);
 }
 
-/* The same as ask_policies(), by netpol_cache where that has the flow; in->hash is made. A packet
- * that begins or ends its flow, or has no ports, is asked about. */
+/* The same as ask_policies(), by netpol_cache where that has the flow; in->hash is made. Fragments,
+ * ICMP, and what begins or ends a TCP connection are always asked about. */
 INLINE int cached_policies(struct inner *in, struct upper *upper, struct pod *p, __u32 index,
 			   __u32 direction, __u32 now)
 {
