@@ -40,16 +40,17 @@ GLOBAL int vouched_mtu(struct xdp_md *ctx, struct packet *p)
 	return vouches;
 }
 
-/* The daemon looks whether such an error is about a tunnel of ours. The kernel has it, too. */
-INLINE void tell_path_mtu(struct xdp_md *ctx, struct packet *p)
+/* Whether the daemon is to look if the packet is such an error, about a tunnel of ours. */
+INLINE int tells_path_mtu(struct xdp_md *ctx, struct packet *p)
 {
 	__u32 vouches = vouched_mtu(ctx, p);
 
 	if (!vouches || !allowed(BUDGET_PATH_MTU))
-		return;
+		return 0;
 	p->error_info = vouches;
 	p->error_l3 = p->l3;
-	hand_up(ctx, p, PUNT_PATH_MTU);
+	p->punt = PUNT_PATH_MTU;
+	return 1;
 }
 
 /* The hop that was given back for the kernel to spend, which spends none on what it keeps. */
@@ -87,12 +88,13 @@ GLOBAL int guard_kernel(struct xdp_md *ctx, struct packet *p, int reason)
 		refused = refuse_host6(ctx, p, p->l3, p->turn);
 	if (p->sid || p->turn)
 		p->pfcp = 0; /* its answer leaves by the kernel's routes */
-	if (refused > 0)
-		return refused;
-	if (p->turn)
+	if (p->turn && refused <= 0)
 		return refused ? reason : keep_hop_spent(ctx, p);
-	if (!p->sid)
-		tell_path_mtu(ctx, p);
+	if (p->turn || p->sid || !tells_path_mtu(ctx, p))
+		return refused > 0 ? refused : reason;
+	if (refused > 0) /* for an address that packets have here, and this host has not */
+		return REASON_SLOW_PATH;
+	hand_up(ctx, p, PUNT_PATH_MTU); /* the kernel has it, too */
 	return reason;
 }
 

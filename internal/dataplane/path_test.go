@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 	"github.com/culvert-net/culvert/internal/dataplane/xdp"
 	"github.com/culvert-net/culvert/internal/model"
@@ -14,7 +15,13 @@ import (
 // A path's MTU falls and rises under its users, which find an adjacency that leads on at once,
 // and nothing is left of it in the end.
 func TestPathMTU(t *testing.T) {
-	file, err := golden.Load("testdata/session/path_mtu_lowered.yaml")
+	for _, name := range []string{"session/path_mtu_lowered", "behavior/gateway_path_mtu"} {
+		t.Run(name, func(t *testing.T) { lowerAndRaise(t, name) })
+	}
+}
+
+func lowerAndRaise(t *testing.T, name string) {
+	file, err := golden.Load("testdata/" + name + ".yaml")
 	must(t, err)
 	inNamespace(t, file.Network.Ports, func() {
 		r := newRig(t)
@@ -89,6 +96,47 @@ func TestPathMTUWithoutRoom(t *testing.T) {
 		frame, ifindex := file.Rows[0].Input()
 		if verdict, _, err := r.run(frame, ifindex); err != nil || verdict != xdp.VerdictRedirect {
 			t.Errorf("the path is lowered all the same: %v, %v", verdict, err)
+		}
+	})
+}
+
+// A route of the kernel's to where a path ends is what it was when the path has the links' MTU
+// again, also if it came, changed or went in between.
+func TestPathMTUBesideARoute(t *testing.T) {
+	file, err := golden.Load("testdata/behavior/gateway_path_mtu.yaml")
+	must(t, err)
+	inNamespace(t, file.Network.Ports, func() {
+		r := newRig(t)
+		must(t, r.program(withoutPathMTUs(file.Network)))
+		to := netip.MustParseAddr("10.0.0.9")
+		one, other := AdjacencyKey{NextHop: netip.MustParseAddr("10.3.0.2"), Interface: "n3"}, AdjacencyKey{NextHop: netip.MustParseAddr("fd00::6"), Interface: "n6"}
+		put := func(via ...AdjacencyKey) { must(t, r.d.Routes.Put(0, hostPrefix(to), via)) }
+		remove := func() { must(t, r.d.Routes.Delete(0, hostPrefix(to))) }
+		is := func(when string, want AdjacencyKey) {
+			t.Helper()
+			e, _ := r.d.Routes.Four.Lookup(abi.LPM4(abi.KernelTable(0), hostPrefix(to)))
+			if got := r.d.Adjacencies.KeyAt(e.Adjacency[0]); got != want {
+				t.Errorf("%s: the route leads to %v, want %v", when, got, want)
+			}
+		}
+		low := AdjacencyKey{NextHop: to, MTU: 1400}
+		for _, step := range []struct {
+			name       string
+			do         func()
+			then, last AdjacencyKey // while the path is lower, and after it
+		}{
+			{"none", func() {}, low, AdjacencyKey{}},
+			{"a route comes", func() { put(one) }, low, one},
+			{"it stays", func() {}, low, one},
+			{"it changes", func() { put(other) }, low, other},
+			{"it goes", remove, low, AdjacencyKey{}},
+			{"it comes and goes", func() { put(one); remove() }, low, AdjacencyKey{}},
+		} {
+			must(t, SetPathMTU(r.d, 1400, to))
+			step.do()
+			is(step.name, step.then)
+			must(t, SetPathMTU(r.d, 0, to))
+			is(step.name+", after it", step.last)
 		}
 	})
 }

@@ -270,13 +270,16 @@ func (j *journey) leave(r Result) Result {
 		}
 		return r
 	}
-	if refused := j.guard.kernel(k(p), j.foreign); refused != "" {
-		return j.drop(refused)
-	}
+	refused := j.guard.kernel(k(p), j.foreign)
+	told := j.punt(PuntPathMTU, j.l3)
+	told.Info = j.guard.vouches(k(p))
 	forPort := j.port.MAC == (MAC{}) || j.port.MAC == MAC(j.frame[:6])
-	if vouches := j.guard.vouches(k(p)); vouches != 0 && forPort {
-		told := j.punt(PuntPathMTU, j.l3)
-		told.Info = vouches
+	switch {
+	case told.Info != 0 && forPort && refused != "":
+		return Result{Reason: SlowPath, Punt: told}
+	case refused != "":
+		return j.drop(refused)
+	case told.Info != 0 && forPort:
 		j.copies = append(j.copies, told)
 	}
 	return r

@@ -63,7 +63,11 @@ func (j *journey) send(o outbound) Result {
 	case a == nil || a.Pass:
 		return j.leaveFinished(o)
 	}
-	mtu := j.pathMTU(o.along, a.MTU)
+	along := o.along
+	if along == nil && main && o.via == (Key{}) {
+		along = []netip.Addr{j.routedTo(o)}
+	}
+	mtu := j.pathMTU(along, a.MTU)
 	if len(o.packet) > mtu {
 		return j.tooBig(o, mtu-(len(o.packet)-len(o.quoted)))
 	}
@@ -136,17 +140,26 @@ func (j *journey) nextHop(o outbound) *Adjacency {
 		}
 		return a
 	}
-	_, dst := addresses(o.packet)
-	if o.routed.IsValid() {
-		dst = o.routed
-	}
+	dst := j.routedTo(o)
 	table := cmp.Or(o.table, MainTable)
+	if table == MainTable && j.pathMTU([]netip.Addr{dst}, 0xffff) != 0xffff { // it has a route of its own
+		return j.m.adjacency[normal(Key{NextHop: dst})]
+	}
 	i := slices.IndexFunc(j.m.routes, func(r Route) bool { return cmp.Or(r.Table, MainTable) == table && r.Prefix.Contains(dst) })
 	if i < 0 || len(j.m.routes[i].Via) == 0 {
 		return nil
 	}
 	via := j.m.routes[i].Via
 	return j.m.adjacency[normal(via[o.hash%uint32(len(via))])]
+}
+
+// routedTo is the destination that the packet's route is looked up by.
+func (j *journey) routedTo(o outbound) netip.Addr {
+	if o.routed.IsValid() {
+		return o.routed
+	}
+	_, dst := addresses(o.packet)
+	return dst
 }
 
 func (j *journey) tooBig(o outbound, mtu int) Result {

@@ -22,6 +22,11 @@ func fit(e *slowpath.TooBig, p *dataplane.Path) int {
 	switch {
 	case e.GTPU != p.GTPU || !p.Source.Contains(e.Source):
 		return other
+	case p.To.IsValid():
+		if e.Segments == nil && p.To.Contains(e.Destination) {
+			return quoted
+		}
+		return other
 	case p.GTPU:
 		if e.Destination == p.Ends[0] {
 			return quoted
@@ -38,6 +43,17 @@ func fit(e *slowpath.TooBig, p *dataplane.Path) int {
 		return possible
 	}
 	return other
+}
+
+// endsOf are the ends of a path that fits a quoted packet.
+func endsOf(e *slowpath.TooBig, p *dataplane.Path) []netip.Addr {
+	switch {
+	case !p.To.IsValid():
+		return p.Ends
+	case p.ArgsOffset != 0:
+		return []netip.Addr{withoutArgs(e.Destination, p.ArgsOffset)}
+	}
+	return []netip.Addr{e.Destination}
 }
 
 // fitSRH compares all segments. A reduced SRH does not have the first one.

@@ -29,6 +29,9 @@ const (
 
 	perSecond = 20   // errors that are looked at
 	mostPaths = 1024 // that have an MTU of their own
+	// mostTaken are those of them whose destination a behaviour took from a packet: peers could
+	// name any.
+	mostTaken = 512
 	settling  = 10 * time.Second
 	lookEvery = 5 * time.Second
 )
@@ -72,11 +75,13 @@ type Learner struct {
 
 	mu      sync.Mutex
 	learned map[adjacency.Path]*learned
+	taken   int // of learned
 }
 
 type learned struct {
 	ends        []netip.Addr
 	mtu         int
+	taken       bool      // a behaviour took the destination from a packet
 	since, told time.Time // first and last
 }
 
@@ -114,7 +119,7 @@ func (l *Learner) handle(packet []byte, vouches uint32) bool {
 	found := l.dp.Find(func(p *dataplane.Path) bool {
 		how := fit(&e, p)
 		if how != other {
-			path := adjacency.PathOf(p.Ends...)
+			path := adjacency.PathOf(endsOf(&e, p)...)
 			fits[path] = max(fits[path], how)
 		}
 		return how != other
@@ -122,12 +127,13 @@ func (l *Learner) handle(packet []byte, vouches uint32) bool {
 	news := false
 	for _, how := range []int{quoted, possible} {
 		for _, p := range found {
-			path := adjacency.PathOf(p.Ends...)
+			ends := endsOf(&e, &p)
+			path := adjacency.PathOf(ends...)
 			if fits[path] != how {
 				continue
 			}
 			delete(fits, path) // others send along it, too
-			switch l.learn(path, &p, e.MTU) {
+			switch l.learn(path, learned{ends: ends, mtu: e.MTU, taken: p.To.IsValid()}, p.MTU) {
 			case lowered:
 				news = true
 			case known:
@@ -162,32 +168,45 @@ const (
 	lowered
 )
 
-// learn gives a path a lower MTU. Errors that were on their way when it got that are about
-// packets from before. If they go on, they are about another path that may be meant.
-func (l *Learner) learn(path adjacency.Path, p *dataplane.Path, mtu int) int {
+// learn gives a path a lower MTU than it has now (0: nothing says). Errors that were on their way
+// when it got that are about packets from before. If they go on, they are about another path that
+// may be meant.
+func (l *Learner) learn(path adjacency.Path, is learned, was int) int {
 	now := l.now()
 	k := l.learned[path]
 	switch {
-	case k != nil && k.mtu == mtu:
+	case k != nil && k.mtu == is.mtu:
 		k.told = now
 		if now.Sub(k.since) < settling {
 			return known
 		}
 		return unchanged
-	case p.MTU != 0 && mtu >= p.MTU, k != nil && mtu > k.mtu:
+	case was != 0 && is.mtu >= was, k != nil && is.mtu > k.mtu:
 		return unchanged
-	case k == nil && len(l.learned) >= mostPaths:
+	case k == nil && (len(l.learned) >= mostPaths || is.taken && l.taken >= mostTaken):
 		l.Counters.Limited.Add(1)
 		return known
 	}
-	if err := l.dp.Set(mtu, p.Ends...); err != nil {
-		l.log.Warn("cannot lower the MTU of a path", "event", logevent.DataPathOutOfStep, "path", p.Ends, "mtu", mtu, "error", err)
+	if err := l.dp.Set(is.mtu, is.ends...); err != nil {
+		l.log.Warn("cannot lower the MTU of a path", "event", logevent.DataPathOutOfStep, "path", is.ends, "mtu", is.mtu, "error", err)
 		return known
 	}
-	l.learned[path] = &learned{ends: p.Ends, mtu: mtu, since: now, told: now}
+	l.forget(path)
+	is.since, is.told = now, now
+	l.learned[path] = &is
+	if is.taken {
+		l.taken++
+	}
 	l.Counters.Lowered.Add(1)
-	l.log.Info("the MTU of a path is lower", "event", logevent.PathMTULowered, "path", p.Ends, "mtu", mtu, "was", p.MTU)
+	l.log.Info("the MTU of a path is lower", "event", logevent.PathMTULowered, "path", is.ends, "mtu", is.mtu, "was", was)
 	return lowered
+}
+
+func (l *Learner) forget(path adjacency.Path) {
+	if k := l.learned[path]; k != nil && k.taken {
+		l.taken--
+	}
+	delete(l.learned, path)
 }
 
 // Run ends what was learned when it is too old, until ctx ends, which is not an error.
@@ -223,7 +242,7 @@ func (l *Learner) expire() (some bool) {
 			l.log.Warn("cannot raise the MTU of a path", "event", logevent.DataPathOutOfStep, "path", k.ends, "error", err)
 			continue
 		}
-		delete(l.learned, path)
+		l.forget(path)
 		some = true
 		l.Counters.Aged.Add(1)
 		l.log.Info("the MTU of a path is that of the links again", "event", logevent.PathMTUAged, "path", k.ends, "was", k.mtu)

@@ -280,3 +280,69 @@ func TestFlood(t *testing.T) {
 		t.Errorf("%d paths are lowered, %d not", len(n.set), n.Counters.Limited.Load())
 	}
 }
+
+// gateways are the behaviours that take the destination from each packet, and a tunnel beside them.
+func gateways() []dataplane.Path {
+	return []dataplane.Path{
+		{Source: prefix("10.0.3.1/32"), Ends: addrs("10.0.0.9"), GTPU: true, MTU: 1500},
+		{Source: prefix("0.0.0.0/0"), To: prefix("0.0.0.0/0"), GTPU: true},
+		{Source: prefix("2001:db8:3::1/128"), To: prefix("::/0"), GTPU: true},
+		{Source: prefix("fd00:5:5::/64"), To: prefix("fd00:4e::/32"), ArgsOffset: 64},
+	}
+}
+
+// The destination that an error quotes is lowered alone, with all that goes there.
+func TestDestinationsOfPackets(t *testing.T) {
+	sr, peers := event.VouchesSR, event.VouchesGTPU
+	for name, row := range map[string]struct {
+		layers  []packet.Layer
+		vouches uint32
+		want    string // "": none
+	}{
+		"End.M.GTP4.E":                       {gtpu4(1400, "10.99.0.7", "10.0.0.8", 2152), peers, "10.0.0.8"},
+		"End.M.GTP4.E, another port":         {gtpu4(1400, "10.99.0.7", "10.0.0.8", 53), peers, ""},
+		"End.M.GTP4.E, nobody vouches":       {gtpu4(1400, "10.99.0.7", "10.0.0.8", 2152), 0, ""},
+		"End.M.GTP4.E, a tunnel's gNB":       {gtpu4(1400, "10.99.0.7", "10.0.0.9", 2152), peers, "10.0.0.9"},
+		"End.M.GTP6.E":                       {gtpu6(1400, "2001:db8:3::1", "2001:db8:3::8"), peers, "2001:db8:3::8"},
+		"End.M.GTP6.E, another source":       {gtpu6(1400, "2001:db8:3::2", "2001:db8:3::8"), peers, ""},
+		"H.M.GTP4.D":                         {of("fd00:5:5::a00:9", tooBig(1400, "fd00:4e:a63:7:1400:1:2300:0", 0)), sr, "fd00:4e:a63:7::"},
+		"H.M.GTP4.D, beside the SIDs":        {of("fd00:5:5::a00:9", tooBig(1400, "fd00:4f:a63:7:1400:1:2300:0", 0)), sr, ""},
+		"H.M.GTP4.D, another source":         {of("fd00:5:6::a00:9", tooBig(1400, "fd00:4e:a63:7:1400:1:2300:0", 0)), sr, ""},
+		"H.M.GTP4.D, an SRH that is not its": {of("fd00:5:5::a00:9", tooBig(1400, "fd00:4e:a63:7::", 1, "fd00:4e:a63:7::", "fd00:9::")), sr, ""},
+	} {
+		n := newNode()
+		n.paths = gateways()
+		n.Handle(packet.Frame(row.layers...), row.vouches)
+		var want []string
+		if row.want != "" {
+			want = []string{string(adjacency.PathOf(addr(row.want)))}
+		}
+		if got := n.lowered(); !slices.Equal(got, want) {
+			t.Errorf("%s: lowered are %q, want %q", name, got, want)
+		}
+	}
+}
+
+// Whoever invents destinations leaves room for the paths that the node is configured to have, and
+// what is too old makes room for others.
+func TestInventedDestinations(t *testing.T) {
+	n := newNode()
+	n.paths = gateways()
+	tell := func(to string) {
+		n.clock = n.clock.Add(time.Second / perSecond)
+		n.Handle(packet.Frame(gtpu4(1400, "10.0.3.1", to, 2152)...), event.VouchesGTPU)
+	}
+	for i := range mostTaken + 50 {
+		tell(netip.AddrFrom4([4]byte{10, 7, byte(i >> 8), byte(i)}).String())
+	}
+	tell("10.0.0.9")
+	if len(n.set) != mostTaken+1 || n.Counters.Limited.Load() != 50 {
+		t.Errorf("%d paths are lowered, %d not, want %d and 50", len(n.set), n.Counters.Limited.Load(), mostTaken+1)
+	}
+	n.clock = n.clock.Add(Lasting)
+	n.Expire()
+	tell("10.8.0.1")
+	if len(n.set) != 1 {
+		t.Errorf("when all are too old, %d paths are lowered, want 1", len(n.set))
+	}
+}

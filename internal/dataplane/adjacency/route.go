@@ -16,9 +16,18 @@ type Routes struct {
 	mu   *sync.Mutex
 	hops *Table
 	RouteTables
-	have    map[routeKey][]Key
+	have map[routeKey][]Key
+	// limited are the routes to one address whose path has an MTU of its own, and what the
+	// kernel has in their place.
+	limited map[routeKey]mirrored
 	trie    *trie
 	changed func()
+}
+
+// mirrored is one of the kernel's routes, if it is there.
+type mirrored struct {
+	via   []Key
+	there bool
 }
 
 // RouteTables are the tables of each family.
@@ -32,7 +41,7 @@ type RouteTables struct {
 // write.
 func NewRoutes(mu *sync.Mutex, hops *Table, t RouteTables, changed func()) *Routes {
 	t.Six.Changed = changed
-	r := &Routes{mu: mu, hops: hops, RouteTables: t, have: map[routeKey][]Key{}, changed: changed}
+	r := &Routes{mu: mu, hops: hops, RouteTables: t, have: map[routeKey][]Key{}, limited: map[routeKey]mirrored{}, changed: changed}
 	r.trie = newTrie(t.Trie, hops.grace, t.Four)
 	changed()
 	return r
@@ -61,11 +70,20 @@ type routeKey struct {
 func (r *Routes) Put(table uint32, p netip.Prefix, via []Key) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	k := routeKey{abi.KernelTable(table), p.Masked()}
+	if _, is := r.limited[k]; is {
+		r.limited[k] = mirrored{via: slices.Clone(via), there: true}
+		return nil
+	}
+	return r.put(k, via)
+}
+
+func (r *Routes) put(k routeKey, via []Key) error {
 	var e abi.Route
+	p := k.prefix
 	if len(via) > len(e.Adjacency) {
 		return fmt.Errorf("route %s: %d next hops: at most %d", p, len(via), len(e.Adjacency))
 	}
-	k := routeKey{abi.KernelTable(table), p.Masked()}
 	old, known := r.have[k]
 	if known && slices.Equal(old, via) {
 		return nil
@@ -104,12 +122,61 @@ func (r *Routes) Delete(table uint32, p netip.Prefix) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	k := routeKey{abi.KernelTable(table), p.Masked()}
+	if _, is := r.limited[k]; is {
+		r.limited[k] = mirrored{}
+		return nil
+	}
+	return r.delete(k)
+}
+
+func (r *Routes) delete(k routeKey) error {
 	if err := r.write(k, nil); err != nil {
 		return err
 	}
 	old := r.have[k]
 	delete(r.have, k)
 	return r.hops.Release(old...)
+}
+
+// PathChanged follows Table.SetPathMTU for what the main table routes to an address: where its
+// path has an MTU of its own it has a route of its own. The caller holds the lock.
+func (r *Routes) PathChanged(to netip.Addr) error {
+	k := routeKey{abi.KernelTable(0), netip.PrefixFrom(to, to.BitLen())}
+	was, is := r.limited[k]
+	toward := r.hops.Toward(to)
+	switch {
+	case toward.MTU != 0:
+		if !is {
+			was.via, was.there = r.have[k]
+		}
+		former := r.longest(k)
+		if err := r.put(k, []Key{toward}); err != nil {
+			return err
+		}
+		r.limited[k] = was
+		if len(former) == 1 {
+			return r.hops.begin(toward, former[0])
+		}
+		return nil
+	case !is:
+		return nil
+	}
+	delete(r.limited, k)
+	if was.there {
+		return r.put(k, was.via)
+	}
+	return r.delete(k)
+}
+
+// longest are the next hops of the longest route to a prefix.
+func (r *Routes) longest(k routeKey) []Key {
+	for bits := k.prefix.Bits(); bits >= 0; bits-- {
+		k.prefix = netip.PrefixFrom(k.prefix.Addr(), bits).Masked()
+		if via, there := r.have[k]; there {
+			return via
+		}
+	}
+	return nil
 }
 
 // put4 writes an IPv4 route, which route4 has before the trie says to look there.
