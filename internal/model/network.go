@@ -200,6 +200,9 @@ func New(n Network) (*Model, error) {
 	if err := errors.Join(m.addTunnels(), m.addSessions()); err != nil {
 		return nil, err
 	}
+	for i := range m.network.Sessions {
+		m.endShares(&m.network.Sessions[i])
+	}
 	return m, m.addSteering()
 }
 

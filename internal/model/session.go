@@ -241,8 +241,19 @@ func (m *Model) PutSession(s Session) error {
 	if err := m.addSessions(); err != nil {
 		return err
 	}
+	m.endShares(&s)
 	m.sortSteering()
 	return nil
+}
+
+// endShares ends the shares of quotas where a rule of a session that is written is at its stop.
+func (m *Model) endShares(s *Session) {
+	for i := range s.Rules {
+		m.sessions.rules[ruleKey{s.ID, s.Rules[i].ID}].over = false
+	}
+	for i := range s.Rules {
+		m.sessions.rules[ruleKey{s.ID, s.Rules[i].ID}].ended()
+	}
 }
 
 // addSessions makes the sessions' tables, on top of what was counted so far. It
@@ -340,9 +351,6 @@ func (m *Model) addQuotas(s *Session) error {
 			r.quotas = append(r.quotas, q)
 		}
 	}
-	for i := range s.Rules {
-		m.sessions.rules[ruleKey{s.ID, s.Rules[i].ID}].ended()
-	}
 	return nil
 }
 
@@ -354,6 +362,7 @@ func (m *Model) newRule(session uint64, rule *Rule, had *ruleState) *ruleState {
 		return r
 	}
 	r.octets, r.bucket.limit = had.octets, uint32(had.octets)
+	r.over = had.over
 	r.refused, r.refusedNotified = had.refused, had.refusedNotified && had.RefusedNotifyAt == r.RefusedNotifyAt
 	r.notified, r.stopped = had.notified && had.NotifyAt == r.NotifyAt, had.stopped && had.StopAt == r.StopAt
 	if had.Rate != 0 && r.Rate != 0 {
