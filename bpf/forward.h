@@ -24,6 +24,19 @@ INLINE int cut(struct packet *p, struct ipv4 *ip, __u32 offset, int mtu)
 	return REASON_SLOW_PATH;
 }
 
+/* Whether the packet inside is of IPv6 and no longer than its least MTU. Nobody makes that smaller,
+ * so that what this node puts around it leaves in fragments (RFC 2473 section 7.1). */
+INLINE int leaves_in_fragments(struct xdp_md *ctx, struct packet *p)
+{
+	__u32 inside = p->gateway ? p->keep : p->quote;
+	__u32 length = p->gateway ? p->keep_length : p->quote_length;
+	__u8 *ip = at(ctx, inside, 1);
+
+	return p->push && p->hop.ifindex && inside >= ETH_LEN && ip && *ip >> 4 == 6 &&
+	       length <= IPV6_MIN_MTU;
+}
+
+/* CONTINUE where it leaves in fragments, or a reason. */
 GLOBAL int too_big(struct xdp_md *ctx, struct packet *p)
 {
 	struct ipv4 *ip;
@@ -31,6 +44,10 @@ GLOBAL int too_big(struct xdp_md *ctx, struct packet *p)
 
 	if (!p)
 		return REASON_TOO_BIG;
+	if (leaves_in_fragments(ctx, p)) {
+		p->punt = PUNT_FRAGMENT_OUTER;
+		return CONTINUE;
+	}
 	if (p->gateway) { /* GTP-U's sender cannot mend what its T-PDU's may */
 		ip = at(ctx, p->keep, IPV4_LEN);
 		reason = ip ? cut(p, ip, p->keep, p->hop.mtu - (p->length - p->keep_length)) : 0;
@@ -175,11 +192,14 @@ INLINE void count_rule(__u32 index, __u32 slice, __u32 octets)
 		count(&slice_counter, slice, octets);
 }
 
-INLINE void count_matches(struct packet *p)
+GLOBAL int count_matches(struct packet *p)
 {
-	__u32 index = p->tunnel;
 	struct tunnel *t;
+	__u32 index;
 
+	if (!p)
+		return 0;
+	index = p->tunnel;
 	if (p->sid)
 		count(&sid_counter, p->sid, p->sid_length);
 	if (p->list)
@@ -195,6 +215,17 @@ INLINE void count_matches(struct packet *p)
 		count_rule(p->pdr, p->slice, p->tunnel_length);
 	if (p->from_pdr)
 		count_rule(p->from_pdr, p->from_slice, p->tunnel_length);
+	return 0;
+}
+
+/* The frame is finished, but for its length. */
+INLINE int fragment_outer(struct xdp_md *ctx, struct packet *p)
+{
+	count_matches(p);
+	p->frame = frame_length(ctx);
+	p->error_l3 = ETH_LEN + p->hop.tags * VLAN_LEN;
+	p->error_info = p->hop.mtu;
+	return REASON_SLOW_PATH;
 }
 
 INLINE int out(struct packet *p)
@@ -239,6 +270,8 @@ INLINE int transmit(struct xdp_md *ctx, struct packet *p)
 	st32(eth + 8, ld32(p->hop.src + 2));
 	if (!p->hop.tags)
 		st16(eth + 12, be16(type));
+	if (p->punt == PUNT_FRAGMENT_OUTER)
+		return fragment_outer(ctx, p);
 	return p->to_kernel ? give_to_kernel(ctx, p) : out(p);
 }
 
@@ -360,7 +393,9 @@ GLOBAL int forward(struct xdp_md *ctx, struct packet *p)
 		if (keep_addresses(ctx, p))
 			return REASON_HEADROOM;
 	} else if (p->hop.mtu && p->length > p->hop.mtu) {
-		return too_big(ctx, p);
+		reason = too_big(ctx, p);
+		if (reason != CONTINUE)
+			return reason;
 	}
 	if (p->keep_version && p->port_flags & PORT_PARTIAL_CHECKSUM)
 		complete_checksum(ctx, p->keep, p->keep_length, p->keep_version);

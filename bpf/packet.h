@@ -365,7 +365,6 @@ INLINE void punt_neighbour(struct punt *record, struct packet *p)
 {
 	struct words mapped = { .lo = p->dst.hi << 32 | 0xffff0000 };
 
-	record->egress = p->hop.ifindex;
 	copy16(&record->address, p->family == 6 ? &p->dst : &mapped);
 }
 
@@ -445,9 +444,9 @@ GLOBAL int hand_up(struct xdp_md *ctx, struct packet *p, __u32 kind)
 		p->from_ue && (kind == PUNT_ICMP || kind == PUNT_NEIGHBOUR) && p->error_l3 != p->l3
 			? SESSION_TABLE
 			: p->table;
-	record->egress = kind == PUNT_ICMP && record->table == SESSION_TABLE
-				 ? p->from_pdr ? p->from_pdr : p->pdr
-				 : 0;
+	record->egress = kind != PUNT_ICMP                ? p->hop.ifindex
+			 : record->table == SESSION_TABLE ? p->from_pdr ? p->from_pdr : p->pdr
+							  : 0;
 	if (kind == PUNT_NEIGHBOUR)
 		punt_neighbour(record, p);
 	record->l3 = p->error_l3;

@@ -539,6 +539,7 @@ enum punt_kind {
 	PUNT_SEND, /* to a GTP-U peer that only the kernel reaches: info is the pdr; at l3 */
 	PUNT_PATH_MTU, /* a copy of an error that says how long a packet of ours may be: info
 			* is an enum vouches, the error is at l3 */
+	PUNT_FRAGMENT_OUTER, /* a finished frame, whose packet at l3 is too big for info bytes */
 };
 
 /* Who sent an error, as the port that it came by says. */
@@ -563,9 +564,8 @@ struct punt {
 	__u32 table; /* kernel table that the packet was looked up in; 0: none;
 		      * SESSION_TABLE: its sender is a UE */
 	struct in6 address; /* PUNT_NEIGHBOUR: next hop; IPv4-mapped for IPv4 */
-	__u32 egress; /* PUNT_NEIGHBOUR: the device that it is on, or 0 with a destination of
-			     * the main table in place of the next hop; PUNT_ICMP to a UE:
-			     * the pdr that its packet met */
+	__u32 egress; /* the device to leave by; PUNT_NEIGHBOUR: 0 with a destination of the main
+		       * table in place of the next hop; PUNT_ICMP to a UE: the pdr it met */
 	__u16 l3; /* offset of the IP header meant */
 	__u16 length; /* of data */
 	__u8 type, code; /* ICMPv6 (also where the packet is IPv4) */

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"net"
 	"os"
 	"regexp"
 	"strconv"
@@ -28,9 +29,11 @@ steering:
   - {prefix: 'fc00:30::/64', policy: far}
   - {prefix: 'fc00:31::/64', policy: alike}
   - {prefix: 10.78.0.0/16, tunnel: gnb}
+  - {prefix: 'fc00:32::/64', tunnel: gnb}
 `
 
-func newFar(t *testing.T) *site {
+// newFar returns the site, and the end of list and tunnel.
+func newFar(t *testing.T) (*site, *netns.NS) {
 	t.Helper()
 	s := newSite(t)
 	s.wrap = asService
@@ -59,7 +62,7 @@ func newFar(t *testing.T) *site {
 		r.ns.IP(t, r.route)
 	}
 	s.configure(t, farConfig)
-	return s
+	return s, far
 }
 
 var learnedMTU = regexp.MustCompile(`mtu ([0-9]+)`)
@@ -105,7 +108,7 @@ func (s *site) becomes(t *testing.T, to string, octets, want int) {
 // A router behind the SR domain's first link says that packets are too big: the source hears of
 // it, with what is left for its own packets. With the rights of the service.
 func TestRouterLowersAPath(t *testing.T) {
-	s := newFar(t)
+	s, _ := newFar(t)
 	p := s.daemon(t, os.Args[0])
 	s.becomes(t, "fc00:30::1", 1430, 1400-64)
 	s.becomes(t, "10.78.0.1", 1450, 1400-36)
@@ -120,6 +123,35 @@ func TestRouterLowersAPath(t *testing.T) {
 	if t.Failed() {
 		t.Log(p.log)
 	}
+}
+
+// IPv6 of 1280 octets passes a tunnel whose path has 1300, as its sender relies on: in fragments of
+// the tunnel's packet, which the kernel at its end puts together. With the rights of the service.
+func TestLeastOfIPv6PassesATunnel(t *testing.T) {
+	s, far := newFar(t)
+	s.right.IP(t, "link set r1 mtu 1300")
+	var gnb net.PacketConn
+	far.Do(t, func() {
+		var err error
+		if gnb, err = net.ListenPacket("udp4", "10.50.0.1:2152"); err != nil {
+			t.Fatal(err)
+		}
+	})
+	defer gnb.Close()
+	p := s.daemon(t, os.Args[0])
+	want := 8 + 1280
+	for range 5 { // the first one teaches the node what the path has
+		s.ping(t, "fc00:32::1", 1280)
+		b := make([]byte, 2000)
+		if err := gnb.SetReadDeadline(time.Now().Add(200 * time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+		n, _, err := gnb.ReadFrom(b)
+		if err == nil && n == want && b[1] == 0xff {
+			return
+		}
+	}
+	t.Errorf("no G-PDU of %d octets arrives:\n%s", want, p.log)
 }
 
 // tooBig are errors about packets of a list and of a tunnel that there are, as hosts forge them.
@@ -144,7 +176,7 @@ func tooBig(t *testing.T, from string) (six, four []gopacket.SerializableLayer) 
 // Hosts at the edge and in the data network forge what a router would say: nothing is lowered.
 // From where the router is the same has its effect.
 func TestHostsLowerNoPath(t *testing.T) {
-	s := newFar(t)
+	s, _ := newFar(t)
 	s.right.IP(t, "link set r1 mtu 1500")
 	c := &customer{site: s, daemon: s.daemon(t, os.Args[0])}
 	c.atLeft = packetSocket(t, c.left, c.in.Index)

@@ -421,7 +421,8 @@ var verdictOf = map[string]uint32{"forwarded": xdp.VerdictRedirect, "replied": x
 
 var puntKinds = map[model.PuntKind]event.PuntKind{model.PuntReassemble: event.PuntReassemble, model.PuntFragment: event.PuntFragment,
 	model.PuntICMP: event.PuntICMP, model.PuntErrorIndication: event.PuntErrorIndication,
-	model.PuntBuffer: event.PuntBuffer, model.PuntDuplicate: event.PuntDuplicate, model.PuntFlood: event.PuntFlood, model.PuntSend: event.PuntSend, model.PuntPathMTU: event.PuntPathMTU}
+	model.PuntBuffer: event.PuntBuffer, model.PuntDuplicate: event.PuntDuplicate, model.PuntFlood: event.PuntFlood, model.PuntSend: event.PuntSend, model.PuntPathMTU: event.PuntPathMTU,
+	model.PuntFragmentOuter: event.PuntFragmentOuter}
 
 // TestGolden runs every row of testdata/behavior and testdata/session through
 // the loaded program: the verdict, the bytes, the counters, the records for the
@@ -545,7 +546,12 @@ func (r *rig) goldenPunt(t *testing.T, row *golden.Row, frame []byte, ifindex in
 		if w.Data != nil {
 			data = w.Data
 		}
-		want = append(want, event.Punt{Kind: puntKinds[w.Kind], Ifindex: ifindex, Info: w.Info, L3: w.L3, Type: w.Type, Code: w.Code, Rewritten: w.Rewritten,
+		egress := 0
+		if w.Kind == model.PuntFragmentOuter {
+			i := slices.IndexFunc(r.network.Ports, func(p model.Port) bool { return p.Name == row.Want.Egress })
+			egress = r.network.Ports[i].Ifindex
+		}
+		want = append(want, event.Punt{Kind: puntKinds[w.Kind], Ifindex: ifindex, Egress: egress, Info: w.Info, L3: w.L3, Type: w.Type, Code: w.Code, Rewritten: w.Rewritten,
 			Session: w.Session, Rule: w.Rule, Data: data})
 	}
 	if len(want) > 0 {

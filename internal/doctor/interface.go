@@ -173,7 +173,7 @@ func (d device) headroom(segments int) Check {
 	}
 	inner := d.Link.MTU - full
 	return d.check("MTU headroom", detail,
-		problem{inner < ipv6MinMTU, Warn, fmt.Sprintf("%s: less than IPv6 needs (%d)", detail, ipv6MinMTU),
+		problem{inner < ipv6MinMTU, Warn, fmt.Sprintf("%s: less than IPv6 needs (%d), which leaves in fragments then, slowly", detail, ipv6MinMTU),
 			command("ip link set dev %s mtu %d", d.Link.Name, usualMTU+full)},
 		problem{inner < usualMTU, OK, fmt.Sprintf("%s; %d would leave room for %d", detail, usualMTU+full, usualMTU), remedy{}})
 }

@@ -15,10 +15,7 @@ const maxTurns = 3
 // the main table has.
 func (j *journey) isAgain(o outbound) bool {
 	m := j.m
-	_, dst := addresses(o.packet)
-	if o.routed.IsValid() {
-		dst = o.routed
-	}
+	dst := o.routedTo()
 	switch new := o.header == pushed || o.header == bySender; {
 	case j.session && !new:
 		return false // what a UE sends leaves by a route, or not at all

@@ -50,7 +50,7 @@ func (m *Model) Run(frame []byte, ifindex int) Result {
 	j.guard = m.guardOf(j.port)
 	r := j.run()
 	// Where the frame itself is wanted, all of it is.
-	part := []PuntKind{PuntICMP, PuntErrorIndication, PuntDuplicate, PuntPathMTU}
+	part := []PuntKind{PuntICMP, PuntErrorIndication, PuntDuplicate, PuntPathMTU, PuntFragmentOuter} // the last one is short
 	if r.Reason == SlowPath && len(j.last().frame) > puntData && !slices.Contains(part, r.Punt.Kind) {
 		r.Reason, r.Punt = SlowPathSize, nil
 	}

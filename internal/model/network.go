@@ -201,7 +201,7 @@ func New(n Network) (*Model, error) {
 		return nil, err
 	}
 	for i := range m.network.Sessions {
-		m.endShares(&m.network.Sessions[i])
+		m.sessions.endShares(&m.network.Sessions[i])
 	}
 	return m, m.addSteering()
 }

@@ -75,7 +75,7 @@ func (r Reason) Drop() bool {
 type Result struct {
 	Reason Reason
 	Out    []byte // the frame as it leaves; nil where it was dropped or taken over
-	Egress int    // ifindex, where it was forwarded or replied
+	Egress int    // ifindex, where it was forwarded or replied, or leaves in fragments
 	Punt   *Punt
 	Copies []*Punt // duplicates for the daemon, before Punt
 	Events []Event
@@ -96,6 +96,7 @@ const (
 	PuntFlood           PuntKind = "flood"
 	PuntSend            PuntKind = "send"
 	PuntPathMTU         PuntKind = "path_mtu"
+	PuntFragmentOuter   PuntKind = "fragment_outer"
 )
 
 // puntData is how much of a frame a record holds.

@@ -153,7 +153,8 @@ func (u upf) meet(rules []*ruleState, t tpdu) Result {
 		u.j.control = u.punt(PuntSend, r, t)
 	}
 	result := u.forward(r, t)
-	if result.Reason == Forwarded || result.Reason == Passed || result.Punt != nil && result.Punt == u.j.control {
+	byDaemon := result.Punt != nil && (result.Punt == u.j.control || result.Punt.Kind == PuntFragmentOuter)
+	if result.Reason == Forwarded || result.Reason == Passed || byDaemon {
 		r.octets += uint64(len(t.packet))
 	}
 	return result

@@ -65,17 +65,38 @@ func (j *journey) send(o outbound) Result {
 	}
 	along := o.along
 	if along == nil && main && o.via == (Key{}) {
-		along = []netip.Addr{j.routedTo(o)}
+		along = []netip.Addr{o.routedTo()}
 	}
-	mtu := j.pathMTU(along, a.MTU)
-	if len(o.packet) > mtu {
+	mtu := j.m.network.pathMTU(along, a.MTU)
+	fits := len(o.packet) <= mtu
+	if !fits && !o.leavesInFragments() {
 		return j.tooBig(o, mtu-(len(o.packet)-len(o.quoted)))
 	}
 	j.clampMSS(o, mtu)
 	frame := append(append([]byte{}, a.Dst[:]...), a.Src[:]...)
 	frame = be.AppendUint16(appendTags(frame, a.VLAN), etherTypeOf(o.packet))
-	return j.forward(append(frame, o.packet...), a)
+	l3 := len(frame)
+	frame = append(frame, o.packet...)
+	if fits {
+		return j.forward(frame, a)
+	}
+	whole := j.punt(PuntFragmentOuter, l3)
+	whole.Info, whole.Data = uint32(mtu), frame
+	return Result{Reason: SlowPath, Egress: j.m.portNames[a.Out].Ifindex, Punt: whole, Counts: j.due()}
 }
+
+// leavesInFragments says that a packet which nobody makes smaller is in a header of this node's.
+func (o *outbound) leavesInFragments() bool {
+	inside := o.quoted
+	if o.tpdu != nil {
+		inside = o.tpdu
+	}
+	pushes := o.header == pushed || o.header == bySender
+	return pushes && inside != nil && version(inside) == 6 && len(inside) <= leastMTU
+}
+
+// leastMTU is that of IPv6 (RFC 8200 section 5).
+const leastMTU = 1280
 
 // leaveFinished hands a packet to the kernel, which must not have all that came out of another
 // one here. A header that this node pushed, as it is configured, is trusted.
@@ -100,8 +121,8 @@ func finished(frame, packet []byte) []byte {
 }
 
 // pathMTU is the link's MTU, or what a router told of the path.
-func (j *journey) pathMTU(ends []netip.Addr, link int) int {
-	for _, p := range j.m.network.PathMTUs {
+func (n *Network) pathMTU(ends []netip.Addr, link int) int {
+	for _, p := range n.PathMTUs {
 		if ends != nil && slices.Equal(p.Ends, ends) {
 			return min(p.MTU, link)
 		}
@@ -132,29 +153,35 @@ func (j *journey) due() Counts {
 // nextHop is the adjacency of what matched, or, where nothing has one, of the
 // route. nil: the kernel is asked, which here knows no routes.
 func (j *journey) nextHop(o outbound) *Adjacency {
-	if o.via != (Key{}) {
-		a := j.m.adjacency[normal(o.via)]
-		if a != nil && a.Shared != nil {
-			part := o.hash * 0x85EBCA77 >> 26
-			a = j.m.adjacency[normal(a.Shared[part%uint32(len(a.Shared))])]
-		}
-		return a
+	via := o.via
+	if via == (Key{}) {
+		via = j.m.routeOf(o)
 	}
-	dst := j.routedTo(o)
-	table := cmp.Or(o.table, MainTable)
-	if table == MainTable && j.pathMTU([]netip.Addr{dst}, 0xffff) != 0xffff { // it has a route of its own
-		return j.m.adjacency[normal(Key{NextHop: dst})]
+	a := j.m.adjacency[normal(via)]
+	if a != nil && a.Shared != nil {
+		part := o.hash * 0x85EBCA77 >> 26
+		a = j.m.adjacency[normal(a.Shared[part%uint32(len(a.Shared))])]
 	}
-	i := slices.IndexFunc(j.m.routes, func(r Route) bool { return cmp.Or(r.Table, MainTable) == table && r.Prefix.Contains(dst) })
-	if i < 0 || len(j.m.routes[i].Via) == 0 {
-		return nil
+	return a
+}
+
+// routeOf is the next hop that the packet's table leads to; the zero Key: none. An address whose
+// path has an MTU of its own has a route of its own.
+func (m *Model) routeOf(o outbound) Key {
+	dst, table := o.routedTo(), cmp.Or(o.table, MainTable)
+	if table == MainTable && m.network.pathMTU([]netip.Addr{dst}, 0xffff) != 0xffff {
+		return Key{NextHop: dst}
 	}
-	via := j.m.routes[i].Via
-	return j.m.adjacency[normal(via[o.hash%uint32(len(via))])]
+	i := slices.IndexFunc(m.routes, func(r Route) bool { return cmp.Or(r.Table, MainTable) == table && r.Prefix.Contains(dst) })
+	if i < 0 || len(m.routes[i].Via) == 0 {
+		return Key{}
+	}
+	via := m.routes[i].Via
+	return via[o.hash%uint32(len(via))]
 }
 
 // routedTo is the destination that the packet's route is looked up by.
-func (j *journey) routedTo(o outbound) netip.Addr {
+func (o *outbound) routedTo() netip.Addr {
 	if o.routed.IsValid() {
 		return o.routed
 	}
@@ -181,12 +208,11 @@ func (j *journey) tooBig(o outbound, mtu int) Result {
 			return r
 		}
 	}
-	const least = 1280 // of IPv6
-	switch v6 := version(o.quoted) == 6 && mtu < least; {
-	case o.silent, v6 && len(o.quoted) <= least:
+	switch v6 := version(o.quoted) == 6 && mtu < leastMTU; {
+	case o.silent, v6 && len(o.quoted) <= leastMTU:
 		return j.drop(TooBig)
 	case v6:
-		mtu = least
+		mtu = leastMTU
 	}
 	return j.icmpError(TooBig, o.l3, packetTooBig, 0, uint32(mtu))
 }

@@ -241,18 +241,18 @@ func (m *Model) PutSession(s Session) error {
 	if err := m.addSessions(); err != nil {
 		return err
 	}
-	m.endShares(&s)
+	m.sessions.endShares(&s)
 	m.sortSteering()
 	return nil
 }
 
 // endShares ends the shares of quotas where a rule of a session that is written is at its stop.
-func (m *Model) endShares(s *Session) {
+func (all *sessions) endShares(s *Session) {
 	for i := range s.Rules {
-		m.sessions.rules[ruleKey{s.ID, s.Rules[i].ID}].over = false
+		all.rules[ruleKey{s.ID, s.Rules[i].ID}].over = false
 	}
 	for i := range s.Rules {
-		m.sessions.rules[ruleKey{s.ID, s.Rules[i].ID}].ended()
+		all.rules[ruleKey{s.ID, s.Rules[i].ID}].ended()
 	}
 }
 

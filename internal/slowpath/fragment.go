@@ -2,6 +2,8 @@ package slowpath
 
 import (
 	"encoding/binary"
+	"math/rand/v2"
+	"slices"
 
 	"github.com/culvert-net/culvert/internal/checksum"
 )
@@ -36,6 +38,58 @@ func (s *SlowPath) fragment(p Packet) {
 			s.Counters.FragmentsMade.Add(1)
 		}
 	}
+}
+
+// fragmentOuter splits the outer packet at L3, which this node made, into fragments of at most
+// Info bytes (RFC 2473 section 7.1), and sends each by the interface of NextHop.
+func (s *SlowPath) fragmentOuter(p Packet) {
+	var parts [][]byte
+	if ip, whole, ok := parseIPv4(p.Data[p.L3:]); ok && whole {
+		binary.BigEndian.PutUint16(ip[4:], uint16(rand.Uint32()))
+		binary.BigEndian.PutUint16(ip[6:], 0) // without DF
+		parts = cut(ip, int(p.Info))
+	} else if ip, whole, ok := parseIPv6(p.Data[p.L3:]); ok && whole {
+		parts = cut6(ip, int(p.Info), rand.Uint32())
+	}
+	if parts == nil {
+		s.Counters.FragmentationRefused.Add(1)
+		return
+	}
+	s.Counters.Fragmented.Add(1)
+	for _, part := range parts {
+		if err := s.options.Sender.Send(part, Way{Ifindex: p.NextHop.Ifindex, Back: p.Data[:p.L3:p.L3]}); err != nil {
+			s.failed(err)
+			continue
+		}
+		s.Counters.FragmentsMade.Add(1)
+	}
+}
+
+// cut6 makes fragments (RFC 8200 section 4.5) of a packet, each with its routing header, if it
+// has one. It returns nil if not even 8 bytes fit.
+func cut6(ip ipv6, mtu int, id uint32) [][]byte {
+	kind, at := &ip[6], ipv6Length
+	if *kind == headerRouting && len(ip) >= at+8 {
+		kind, at = &ip[at], at+8+8*int(ip[at+1])
+	}
+	room := (mtu - at - fragmentLength) &^ 7
+	if room < 8 || at > len(ip) {
+		return nil
+	}
+	next := *kind
+	*kind = headerFragment
+	var parts [][]byte
+	for offset := 0; offset < len(ip)-at; offset += room {
+		end, more := at+offset+room, uint16(1)
+		if end >= len(ip) {
+			end, more = len(ip), 0
+		}
+		part := binary.BigEndian.AppendUint16(append(slices.Clone(ip[:at]), next, 0), uint16(offset)|more)
+		part = append(binary.BigEndian.AppendUint32(part, id), ip[at+offset:end]...)
+		binary.BigEndian.PutUint16(part[4:], uint16(len(part)-ipv6Length))
+		parts = append(parts, part)
+	}
+	return parts
 }
 
 // cut makes fragments (RFC 791 section 3.2) of a packet, which may be a fragment itself.

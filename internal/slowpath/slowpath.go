@@ -26,6 +26,9 @@ const (
 	ICMPError       Kind = 3 // an error to the sender of the packet at L3
 	ErrorIndication Kind = 4 // GTP-U with an unknown TEID
 	AwaitNeighbour  Kind = 5 // NextHop is to be resolved, and the frame sent in again
+	// FragmentOuter is a finished frame, whose packet at L3, the outer one of a tunnel, leaves in
+	// fragments of at most Info bytes.
+	FragmentOuter Kind = 11
 )
 
 // Packet is a frame that the data path hands up.
@@ -43,7 +46,7 @@ type Packet struct {
 	// Table, not back to where the frame came from.
 	Rewritten bool
 	Session   uint64    // the UE's whose packet an error is about, where Table says so
-	NextHop   Neighbour // AwaitNeighbour
+	NextHop   Neighbour // AwaitNeighbour; of FragmentOuter the interface that the frame leaves by
 }
 
 // Injector sends a frame through the data path, as if it had been received on an
@@ -208,6 +211,8 @@ func (s *SlowPath) Handle(p Packet) {
 		s.errorIndication(p)
 	case AwaitNeighbour:
 		s.awaitNeighbour(p)
+	case FragmentOuter:
+		s.fragmentOuter(p)
 	default:
 		s.Counters.Malformed.Add(1)
 	}

@@ -824,6 +824,7 @@ const (
 	PuntKindPUNT_FLOOD            PuntKind = 8
 	PuntKindPUNT_SEND             PuntKind = 9
 	PuntKindPUNT_PATH_MTU         PuntKind = 10
+	PuntKindPUNT_FRAGMENT_OUTER   PuntKind = 11
 )
 
 type Quota struct {

@@ -18,11 +18,12 @@ const (
 	PuntICMP            = PuntKind(abi.PuntKindPUNT_ICMP)
 	PuntErrorIndication = PuntKind(abi.PuntKindPUNT_ERROR_INDICATION)
 	PuntNeighbour       = PuntKind(abi.PuntKindPUNT_NEIGHBOUR)
-	PuntBuffer          = PuntKind(abi.PuntKindPUNT_BUFFER)    // for an idle UE
-	PuntDuplicate       = PuntKind(abi.PuntKindPUNT_DUPLICATE) // a copy
-	PuntFlood           = PuntKind(abi.PuntKindPUNT_FLOOD)     // for all Ethernet sessions of Link
-	PuntSend            = PuntKind(abi.PuntKindPUNT_SEND)      // to a GTP-U peer that only the kernel reaches
-	PuntPathMTU         = PuntKind(abi.PuntKindPUNT_PATH_MTU)  // a copy of an error about the path of a tunnel
+	PuntBuffer          = PuntKind(abi.PuntKindPUNT_BUFFER)         // for an idle UE
+	PuntDuplicate       = PuntKind(abi.PuntKindPUNT_DUPLICATE)      // a copy
+	PuntFlood           = PuntKind(abi.PuntKindPUNT_FLOOD)          // for all Ethernet sessions of Link
+	PuntSend            = PuntKind(abi.PuntKindPUNT_SEND)           // to a GTP-U peer that only the kernel reaches
+	PuntPathMTU         = PuntKind(abi.PuntKindPUNT_PATH_MTU)       // a copy of an error about the path of a tunnel
+	PuntFragmentOuter   = PuntKind(abi.PuntKindPUNT_FRAGMENT_OUTER) // an outer packet of this node's, too big for Info bytes
 )
 
 // Who vouches for the sender of PuntPathMTU, in Info.
@@ -35,13 +36,14 @@ const (
 type Punt struct {
 	Kind       PuntKind
 	Ifindex    int
-	Info       uint32 // ICMP: pointer or MTU; fragment: MTU; GTP-U: TEID; path MTU: who vouches for it
+	Info       uint32 // ICMP: pointer or MTU; fragment, of a tunnel, too: MTU; GTP-U: TEID; path MTU: who vouches for it
 	L3         int    // offset of the IP header meant
 	Type, Code uint8  // ICMPv6, also where the packet is IPv4
 	Table      uint32 // kernel table that the packet was looked up in; 0: none
 	// Rewritten says that the frame is not as it arrived: the packet was for this node again.
 	Rewritten bool
-	// NextHop on the interface Egress is what PuntNeighbour is about.
+	// NextHop on the interface Egress is what PuntNeighbour is about. PuntFragmentOuter is a frame
+	// that is ready to leave by Egress.
 	NextHop netip.Addr
 	Egress  int
 	// Session and Rule are what PuntBuffer, PuntDuplicate and PuntSend are about, L3 is
@@ -51,7 +53,7 @@ type Punt struct {
 	Rule    uint16
 	Entry   uint32        // PuntBuffer: the rule's entry of pdr, for Taken
 	Link    ethernet.Link // PuntFlood; the zero value: it has gone meanwhile
-	Data    []byte        // the frame on arrival, 2048 bytes at most
+	Data    []byte        // the frame on arrival (of PuntFragmentOuter as it is to leave), 2048 bytes at most
 }
 
 // SessionTable is Punt.Table of a packet from a UE: errors go to it by its own
@@ -81,6 +83,9 @@ func (p *Punts) Read(ctx context.Context, f func(Punt)) error {
 		}
 		if punt.Kind == PuntNeighbour {
 			punt.NextHop, punt.Egress = netip.AddrFrom16(r.Address.B).Unmap(), int(r.Egress)
+		}
+		if punt.Kind == PuntFragmentOuter {
+			punt.Egress = int(r.Egress)
 		}
 		switch {
 		case punt.Kind == PuntBuffer || punt.Kind == PuntDuplicate || punt.Kind == PuntSend:

@@ -356,6 +356,9 @@ func (src tableSource) nextHops(n *model.Network) {
 		default:
 			src.adjacency(n, model.Key{NextHop: name}, 85)
 		}
+		if !known[name] && src.s.chance(25) {
+			n.PathMTUs = append(n.PathMTUs, model.PathMTU{Ends: []netip.Addr{name}, MTU: pick(src.s, 200, 1280, 1310, 1360)})
+		}
 		known[name] = true
 	}
 	for _, table := range []uint32{0, 100} {
