@@ -38,6 +38,7 @@ var codes = []struct {
 	{isolation.ErrUnknown, connect.CodeUnavailable},
 	{netpol.ErrNoPod, connect.CodeNotFound},
 	{netpol.ErrNoPort, connect.CodeInvalidArgument},
+	{netpol.ErrNoProtocol, connect.CodeInvalidArgument},
 	{netpol.ErrNoAddress, connect.CodeInvalidArgument},
 	{context.Canceled, connect.CodeCanceled},
 	{context.DeadlineExceeded, connect.CodeDeadlineExceeded},

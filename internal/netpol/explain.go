@@ -72,9 +72,10 @@ type Decision struct {
 
 // Errors of questions that have no answer.
 var (
-	ErrNoPod     = errors.New("no such pod")
-	ErrNoAddress = errors.New("no addresses to talk by")
-	ErrNoPort    = errors.New("no such port")
+	ErrNoPod      = errors.New("no such pod")
+	ErrNoAddress  = errors.New("no addresses to talk by")
+	ErrNoPort     = errors.New("no such port")
+	ErrNoProtocol = errors.New("no such protocol")
 )
 
 // Party finds who is meant by NAMESPACE/POD, by POD (of the namespace default, or else of the

@@ -402,7 +402,7 @@ func question(a Ask) (q netpol.Question, err error) {
 	default:
 		var known bool
 		if q.Protocol, known = netpol.ProtocolByName(protocol); !known {
-			return q, fmt.Errorf("%w: protocol %q is none of TCP, UDP, SCTP, ICMP", netpol.ErrNoPort, a.Protocol)
+			return q, fmt.Errorf("%w: %q is none of TCP, UDP, SCTP, ICMP", netpol.ErrNoProtocol, a.Protocol)
 		}
 	}
 	if q.Protocol == icmp {

@@ -572,7 +572,7 @@ func TestExplainOfKeeper(t *testing.T) {
 		{Ask{From: "db", To: "web", Port: "65536"}, "not within"},
 		{Ask{From: "db", To: "web", Port: "http"}, "no container of shop/web"},
 		{Ask{From: "db", To: "web", Protocol: "icmp", Port: "8"}, "no ports"},
-		{Ask{From: "db", To: "web", Protocol: "gre"}, "none of TCP"},
+		{Ask{From: "db", To: "web", Protocol: "gre"}, `no such protocol: "gre" is none of TCP`},
 		{Ask{From: "db", To: "nowhere"}, "no pod nowhere"},
 		{Ask{From: "shop/nobody", To: "web"}, "no pod shop/nobody"},
 	} {
