@@ -19,27 +19,32 @@ INLINE __u16 capture(struct xdp_md *ctx, __u8 *to)
 	return length;
 }
 
-INLINE int within(const void *address, const struct in6 *value, const struct in6 *mask)
+INLINE int within(struct words address, const struct in6 *value, const struct in6 *mask)
 {
-	return (ld64(address) & ld64(mask)) == ld64(value) &&
-	       (ld64(address + 8) & ld64(&mask->b[8])) == ld64(&value->b[8]);
+	return (address.hi & ld64(mask)) == ld64(value) &&
+	       (address.lo & ld64(&mask->b[8])) == ld64(&value->b[8]);
 }
 
-/* The outer addresses, IPv4 as mapped; 0 where there are none. */
-INLINE int outer_addresses(struct xdp_md *ctx, struct in6 *src, struct in6 *dst)
+INLINE struct words mapped(__be32 address)
+{
+	return (struct words){ 0, (__u64)address << 32 | be32(0xffff) };
+}
+
+/* The outer addresses, IPv4 as mapped; as they were where there are none. */
+INLINE void outer_addresses(struct xdp_md *ctx, struct words *src, struct words *dst)
 {
 	__u8 *eth = at(ctx, 0, ETH_LEN);
 	__u32 l3 = ETH_LEN, i;
 	__u16 type;
 
 	if (!eth)
-		return 0;
+		return;
 	type = be16(ld16(eth + 12));
 	for (i = 0; i < 2 && (type == TYPE_VLAN || type == TYPE_QINQ); i++) {
 		__u8 *tag = at(ctx, l3, VLAN_LEN);
 
 		if (!tag)
-			return 0;
+			return;
 		type = be16(ld16(tag + 2));
 		l3 += VLAN_LEN;
 	}
@@ -47,22 +52,17 @@ INLINE int outer_addresses(struct xdp_md *ctx, struct in6 *src, struct in6 *dst)
 		struct ipv6 *ip = at(ctx, l3, IPV6_LEN);
 
 		if (!ip)
-			return 0;
-		copy16(src, &ip->src);
-		copy16(dst, &ip->dst);
-		return 1;
+			return;
+		*src = (struct words){ ld64(&ip->src), ld64(&ip->src.b[8]) };
+		*dst = (struct words){ ld64(&ip->dst), ld64(&ip->dst.b[8]) };
+		return;
 	}
 	struct ipv4 *ip = at(ctx, l3, IPV4_LEN);
 
 	if (type != TYPE_IPV4 || !ip)
-		return 0;
-	st64(src, 0);
-	st32(&src->b[8], be32(0xffff));
-	st32(&src->b[12], ld32(&ip->src));
-	st64(dst, 0);
-	st32(&dst->b[8], be32(0xffff));
-	st32(&dst->b[12], ld32(&ip->dst));
-	return 1;
+		return;
+	*src = mapped(ld32(&ip->src));
+	*dst = mapped(ld32(&ip->dst));
 }
 
 /* Whether the frame is one of those asked for. */
@@ -70,17 +70,13 @@ GLOBAL int is_traced(struct xdp_md *ctx, __u32 ifindex)
 {
 	__u32 zero = 0;
 	struct trace_filter *filter = bpf_map_lookup_elem(&trace_filter, &zero);
-	struct in6 src ALIGNED, dst ALIGNED;
+	struct words src = {}, dst = {};
 
 	if (!filter || (filter->ifindex && filter->ifindex != ifindex))
 		return 0;
-	if (!outer_addresses(ctx, &src, &dst)) {
-		st64(&src, 0);
-		st64(&src.b[8], 0);
-		copy16(&dst, &src);
-	}
-	return within(&src, &filter->source, &filter->source_mask) &&
-	       within(&dst, &filter->destination, &filter->destination_mask);
+	outer_addresses(ctx, &src, &dst);
+	return within(src, &filter->source, &filter->source_mask) &&
+	       within(dst, &filter->destination, &filter->destination_mask);
 }
 
 /* Keeps the frame as it came, if it is one of those asked for. */
