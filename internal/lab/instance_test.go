@@ -104,6 +104,24 @@ func TestChecksFail(t *testing.T) {
 	}
 }
 
+// A node's daemon pins in a directory, and in another one beside it while interfaces are closed:
+// nothing of either is left.
+func TestPinsAreRemoved(t *testing.T) {
+	fake := filepath.Join(t.TempDir(), "culvert")
+	script := "#!/bin/sh\ncase $1 in status) echo '{}';; run) mkdir \"$5\" \"$5_closed\" && exec sleep 60;; esac\n"
+	if err := os.WriteFile(fake, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	in := open(t, parse(t, "name: pins\nnodes: [{name: upf, kind: culvert, config: {interfaces: []}}]\nlinks: []\n"), unique("pins"))
+	in.Culvert = fake
+	if err := up(t.Context(), in, "", quiet); err != nil {
+		t.Fatal(err)
+	}
+	if made, err := filepath.Glob(in.Pins() + "/upf/*"); err != nil || len(made) != 2 {
+		t.Errorf("the daemon pinned in %q, %v", made, err)
+	}
+}
+
 // TestUpTwice wants the second up to change nothing, and down to do nothing
 // twice.
 func TestUpTwice(t *testing.T) {

@@ -30,20 +30,20 @@ func StartCulvert(ctx context.Context, in *instance.Instance, n *topology.Node) 
 	if err := bpffs.Mount(); err != nil {
 		return err
 	}
+	if pins := pinFolder(in, n); !slices.Contains(in.State.Pins, pins) {
+		if _, err := os.Lstat(pins); err == nil {
+			return fmt.Errorf("%s is there and was not made by this lab: remove it, or give this lab another name with --as", pins)
+		}
+		in.State.Pins = append(in.State.Pins, pins)
+	}
 	var err error
 	for range 5 { // another instance may be removing the directory above at the same time
-		if err = os.MkdirAll(in.Pins(), 0o700); !errors.Is(err, fs.ErrNotExist) {
+		if err = os.MkdirAll(pinFolder(in, n), 0o700); !errors.Is(err, fs.ErrNotExist) {
 			break
 		}
 	}
 	if err != nil {
 		return err
-	}
-	if pins := pinPath(in, n); !slices.Contains(in.State.Pins, pins) {
-		if _, err := os.Lstat(pins); err == nil {
-			return fmt.Errorf("%s is there and was not made by this lab: remove it, or give this lab another name with --as", pins)
-		}
-		in.State.Pins = append(in.State.Pins, pins)
 	}
 	if err := writeConfig(in, n, "", nil); err != nil {
 		return err
@@ -51,8 +51,10 @@ func StartCulvert(ctx context.Context, in *instance.Instance, n *topology.Node) 
 	return RunCulvert(ctx, in, n, in.Culvert)
 }
 
-// pinPath is where a node's daemon pins.
-func pinPath(in *instance.Instance, n *topology.Node) string { return filepath.Join(in.Pins(), n.Name) }
+// pinFolder has all that a node's daemon pins: it has more than one directory.
+func pinFolder(in *instance.Instance, n *topology.Node) string {
+	return filepath.Join(in.Pins(), n.Name)
+}
 
 // writeConfig writes the node's configuration.
 func writeConfig(in *instance.Instance, n *topology.Node, overlay string, over map[string]any) error {
@@ -106,7 +108,7 @@ func RunCulvert(ctx context.Context, in *instance.Instance, n *topology.Node, bi
 		return err
 	}
 	return in.StartAwait(ctx, n, CulvertProcess, instance.ReadyTime, answers, binary, "run", "--config", configFile(in, n),
-		"--pin-path", pinPath(in, n), "--state", in.File(n, "state.db"))
+		"--pin-path", filepath.Join(pinFolder(in, n), "culvert"), "--state", in.File(n, "state.db"))
 }
 
 // RestartCulvert ends the daemon with the signal and starts it again, after a
