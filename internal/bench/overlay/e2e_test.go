@@ -166,7 +166,7 @@ func TestRun(t *testing.T) {
 	if want := []string{"pod_add agent", "pod_add plugin", "policy_change api", "policy_change bgp", "agent_memory ", "pod_add plugin, policies"}; !slices.Equal(agent, want) {
 		t.Errorf("%q, want %q", agent, want)
 	}
-	if want := 2*5 + 4 + 2; len(got.Verdicts) != want {
+	if want := 2*5 + 4 + 3; len(got.Verdicts) != want {
 		t.Errorf("%d verdicts, want %d: %v", len(got.Verdicts), want, got.Verdicts)
 	}
 	checkExchanges(t, got)
@@ -192,7 +192,8 @@ func checkExchanges(t *testing.T, got Report) {
 			t.Errorf("%+v", x)
 		}
 	}
-	if want := []string{"ingress off", "ingress none", "ingress 1", "ingress 20", "ingress many", "egress off", "egress none", "egress 1", "egress 20"}; !slices.Equal(names, want) {
+	if want := []string{"ingress off", "ingress none", "ingress 1", "ingress 20", "ingress many", "egress off", "egress none", "egress 1", "egress 20",
+		"forwarded off", "forwarded none", "forwarded 1", "forwarded 20"}; !slices.Equal(names, want) {
 		t.Errorf("%q, want %q", names, want)
 	}
 }
