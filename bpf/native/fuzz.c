@@ -110,7 +110,7 @@ static void check_sent(const __u8 *out, __u32 length)
 	must(said == have, "a packet of %u octets says %u", have, said);
 }
 
-/* The daemon gets the frame as it came. */
+/* The daemon gets the frame as it came, or as it would leave. */
 static void check_punt(int disturbed)
 {
 	struct punt *r = &witness.punt;
@@ -118,8 +118,15 @@ static void check_punt(int disturbed)
 	must(witness.punts <= 1, "%u records", witness.punts);
 	if (!witness.punts)
 		return;
-	must(r->kind > PUNT_NONE && r->kind <= PUNT_SEND && r->kind != PUNT_DUPLICATE, "kind %u",
-	     r->kind);
+	must(r->kind > PUNT_NONE && r->kind <= PUNT_FRAGMENT_OUTER && r->kind != PUNT_DUPLICATE,
+	     "kind %u", r->kind);
+	if (r->kind == PUNT_FRAGMENT_OUTER) {
+		must(r->length <= PUNT_DATA && r->length > r->info, "%u octets for %u", r->length,
+		     r->info);
+		MUST_BE_INITIALIZED(r->data, r->length);
+		check_sent(r->data, r->length);
+		return;
+	}
 	must(r->length <= PUNT_DATA && (r->turn || r->length <= frame.length), "%u octets of %u",
 	     r->length, frame.length);
 	must(r->ifindex == frame.ifindex, "ifindex %u", r->ifindex);
