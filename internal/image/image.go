@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"runtime"
@@ -96,7 +97,34 @@ func write(archive string, fill func(layout.Path) error) (err error) {
 		return err
 	}
 	out := tar.NewWriter(f)
-	return errors.Join(out.AddFS(os.DirFS(folder)), out.Close(), f.Close())
+	return errors.Join(pack(out, os.DirFS(folder)), out.Close(), f.Close())
+}
+
+// pack adds all files of a folder. They are root's and of no time: the archive depends on what is
+// in them only.
+func pack(out *tar.Writer, folder fs.FS) error {
+	return fs.WalkDir(folder, ".", func(name string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil || name == ".":
+			return err
+		case e.IsDir():
+			return out.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: 0o755})
+		}
+		data, err := fs.ReadFile(folder, name)
+		if err != nil {
+			return err
+		}
+		return addFile(out, name, data, 0o644)
+	})
+}
+
+// addFile adds a file with these permissions.
+func addFile(out *tar.Writer, name string, data []byte, mode int64) error {
+	if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: int64(len(data)), Mode: mode}); err != nil {
+		return err
+	}
+	_, err := out.Write(data)
+	return err
 }
 
 func (i Image) build() (v1.Image, error) {
@@ -157,9 +185,5 @@ func (f File) add(out *tar.Writer, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: int64(len(data)), Mode: 0o755}); err != nil {
-		return err
-	}
-	_, err = out.Write(data)
-	return err
+	return addFile(out, name, data, 0o755)
 }

@@ -58,6 +58,9 @@ func openLayout(t *testing.T, archive string) (v1.ImageIndex, v1.Descriptor) {
 	}
 	defer f.Close()
 	eachEntry(t, f, func(h *tar.Header, data string) {
+		if h.ModTime.Unix() > 0 || h.Uid != 0 || h.Gid != 0 || h.Uname != "" {
+			t.Errorf("%s is of %s, and of user %d %s: two builds differ", h.Name, h.ModTime, h.Uid, h.Uname)
+		}
 		if h.Typeflag == tar.TypeReg {
 			writeFile(t, filepath.Join(folder, h.Name), data)
 		}
