@@ -32,35 +32,37 @@ steering:
   - {prefix: 'fc00:32::/64', tunnel: gnb}
 `
 
+// newRouted is a site whose right host is a router. Behind it, by a link of 1400 octets, is another
+// host, 10.50.0.1.
+func newRouted(t *testing.T) (s *site, far *netns.NS) {
+	t.Helper()
+	s, far = newSite(t), netns.New(t)
+	s.wrap = asService
+	netns.Veth(t, s.right, "r1", far, "f0")
+	s.right.Sysctl(t, "net.ipv6.conf.all.forwarding", "1")
+	s.right.Sysctl(t, "net.ipv4.ip_forward", "1")
+	s.left.Addr(t, "l0", "192.0.2.1/24")
+	s.node.Addr(t, "d0", "192.0.2.254/24")
+	s.node.Addr(t, "d1", "10.20.0.254/24")
+	s.right.Addr(t, "r0", "10.20.0.1/24")
+	s.right.Addr(t, "r1", "10.50.0.254/24")
+	far.Addr(t, "f0", "10.50.0.1/24")
+	s.node.IP(t, "route add 10.50.0.0/24 via 10.20.0.1")
+	s.right.IP(t, "link set r1 mtu 1400")
+	return s, far
+}
+
 // newFar returns the site, and the end of list and tunnel.
 func newFar(t *testing.T) (*site, *netns.NS) {
 	t.Helper()
-	s := newSite(t)
-	s.wrap = asService
-	far := netns.New(t)
-	netns.Veth(t, s.right, "r1", far, "f0")
+	s, far := newRouted(t)
 	s.node.Sysctl(t, "net.ipv4.ip_forward", "1")
-	s.right.Sysctl(t, "net.ipv6.conf.all.forwarding", "1")
-	s.right.Sysctl(t, "net.ipv4.ip_forward", "1")
-	for _, a := range []struct {
-		ns         *netns.NS
-		name, addr string
-	}{
-		{s.left, "l0", "192.0.2.1/24"}, {s.node, "d0", "192.0.2.254/24"}, {s.node, "d1", "10.20.0.254/24"}, {s.right, "r0", "10.20.0.1/24"},
-		{s.right, "r1", "fc00:40::1/64"}, {far, "f0", "fc00:40::2/64"}, {s.right, "r1", "10.50.0.254/24"}, {far, "f0", "10.50.0.1/24"},
-	} {
-		a.ns.Addr(t, a.name, a.addr)
-	}
-	for _, r := range []struct {
-		ns    *netns.NS
-		route string
-	}{
-		{s.left, "route add default via 192.0.2.254"}, {s.left, "-6 route add default via fc00:10::ff"},
-		{s.node, "-6 route add fc00:e::/32 via fc00:20::1"}, {s.node, "route add 10.50.0.0/24 via 10.20.0.1"},
-		{s.right, "-6 route add fc00:e::/32 via fc00:40::2"}, {s.right, "link set r1 mtu 1400"},
-	} {
-		r.ns.IP(t, r.route)
-	}
+	s.right.Addr(t, "r1", "fc00:40::1/64")
+	far.Addr(t, "f0", "fc00:40::2/64")
+	s.left.IP(t, "route add default via 192.0.2.254")
+	s.left.IP(t, "-6 route add default via fc00:10::ff")
+	s.node.IP(t, "-6 route add fc00:e::/32 via fc00:20::1")
+	s.right.IP(t, "-6 route add fc00:e::/32 via fc00:40::2")
 	s.configure(t, farConfig)
 	return s, far
 }

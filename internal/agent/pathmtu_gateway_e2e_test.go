@@ -9,8 +9,6 @@ import (
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
-
-	"github.com/culvert-net/culvert/internal/testutil/netns"
 )
 
 // gatewayConfig: a gateway between an SR domain at the left and gNBs behind a router at the
@@ -30,37 +28,22 @@ steering:
 // goes to a gNB each over IPv4, and to .3 and .4 over IPv6: the kernel encapsulates it.
 func newGateway(t *testing.T) *customer {
 	t.Helper()
-	s := newSite(t)
-	s.wrap = asService
-	far := netns.New(t)
-	netns.Veth(t, s.right, "r1", far, "f0")
-	s.right.Sysctl(t, "net.ipv6.conf.all.forwarding", "1")
-	s.right.Sysctl(t, "net.ipv4.ip_forward", "1")
-	for _, a := range []struct {
-		ns         *netns.NS
-		name, addr string
-	}{
-		{s.left, "l0", "192.0.2.1/24"}, {s.node, "d0", "192.0.2.254/24"}, {s.node, "d1", "10.20.0.254/24"}, {s.right, "r0", "10.20.0.1/24"},
-		{s.right, "r1", "10.50.0.254/24"}, {far, "f0", "10.50.0.1/24"}, {far, "f0", "10.50.0.2/24"},
-		{s.right, "r1", "fc00:50::fe/64"}, {far, "f0", "fc00:50::1/64"}, {far, "f0", "fc00:50::2/64"},
-	} {
-		a.ns.Addr(t, a.name, a.addr)
+	s, far := newRouted(t)
+	s.right.Addr(t, "r1", "fc00:50::fe/64")
+	for _, a := range []string{"10.50.0.2/24", "fc00:50::1/64", "fc00:50::2/64"} {
+		far.Addr(t, "f0", a)
 	}
-	s.left.IP(t, "sr tunsrc set fc00:10:0:0:a63:7::")
 	const to4, to6 = " encap seg6 mode encap segs fc00:4e:0:a32:", " encap seg6 mode encap segs fc00:6e:0:0:1400:1:2300:0,fc00:50::"
-	for _, r := range []struct {
-		ns    *netns.NS
-		route string
-	}{
-		{s.left, "-6 route add fc00::/16 via fc00:10::ff"},
-		{s.left, "route add 10.45.0.1" + to4 + "1:1400:1:2300 dev l0"}, {s.left, "route add 10.45.0.2" + to4 + "2:1400:1:2300 dev l0"},
-		{s.left, "route add 10.45.0.3" + to6 + "1 dev l0"}, {s.left, "route add 10.45.0.4" + to6 + "2 dev l0"},
-		{s.node, "route add 10.50.0.0/24 via 10.20.0.1"}, {s.node, "-6 route add fc00:50::/64 via fc00:20::1"},
-		{s.right, "route add 10.99.0.0/24 via 10.20.0.254"}, {s.right, "-6 route add fc00:66::/64 via fc00:20::ff"},
-		{s.right, "link set r1 mtu 1400"},
+	for _, words := range []string{
+		"sr tunsrc set fc00:10:0:0:a63:7::", "-6 route add fc00::/16 via fc00:10::ff",
+		"route add 10.45.0.1" + to4 + "1:1400:1:2300 dev l0", "route add 10.45.0.2" + to4 + "2:1400:1:2300 dev l0",
+		"route add 10.45.0.3" + to6 + "1 dev l0", "route add 10.45.0.4" + to6 + "2 dev l0",
 	} {
-		r.ns.IP(t, r.route)
+		s.left.IP(t, words)
 	}
+	s.node.IP(t, "-6 route add fc00:50::/64 via fc00:20::1")
+	s.right.IP(t, "route add 10.99.0.0/24 via 10.20.0.254")
+	s.right.IP(t, "-6 route add fc00:66::/64 via fc00:20::ff")
 	s.configure(t, gatewayConfig)
 	c := &customer{site: s, daemon: s.daemon(t, os.Args[0])}
 	c.atLeft = packetSocket(t, s.left, s.in.Index)
