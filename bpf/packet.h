@@ -368,7 +368,7 @@ INLINE void punt_neighbour(struct punt *record, struct packet *p)
 	copy16(&record->address, p->family == 6 ? &p->dst : &mapped);
 }
 
-/* Of a packet whose journey goes on. */
+/* Of a packet whose journey goes on, or of which nothing but the headers matters. */
 INLINE int is_copy(__u32 kind)
 {
 	return kind == PUNT_DUPLICATE || kind == PUNT_PATH_MTU;

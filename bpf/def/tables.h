@@ -537,7 +537,7 @@ enum punt_kind {
 	PUNT_DUPLICATE, /* a copy: info is the pdr; the packet is at l3 */
 	PUNT_FLOOD, /* a frame for all sessions of the link info */
 	PUNT_SEND, /* to a GTP-U peer that only the kernel reaches: info is the pdr; at l3 */
-	PUNT_PATH_MTU, /* a copy of an error that says how long a packet of ours may be: info
+	PUNT_PATH_MTU, /* an error, or a copy, that says how long a packet of ours may be: info
 			* is an enum vouches, the error is at l3 */
 	PUNT_FRAGMENT_OUTER, /* a finished frame, whose packet at l3 is too big for info bytes */
 };

@@ -235,5 +235,5 @@ func (s *SlowPath) failed(err error) {
 	} else {
 		s.Counters.SendFailed.Add(1)
 	}
-	s.options.Logger.Debug("cannot send an error", "error", err)
+	s.options.Logger.Debug("cannot send a packet of this node", "error", err)
 }

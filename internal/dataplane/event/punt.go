@@ -22,7 +22,7 @@ const (
 	PuntDuplicate       = PuntKind(abi.PuntKindPUNT_DUPLICATE)      // a copy
 	PuntFlood           = PuntKind(abi.PuntKindPUNT_FLOOD)          // for all Ethernet sessions of Link
 	PuntSend            = PuntKind(abi.PuntKindPUNT_SEND)           // to a GTP-U peer that only the kernel reaches
-	PuntPathMTU         = PuntKind(abi.PuntKindPUNT_PATH_MTU)       // a copy of an error about the path of a tunnel
+	PuntPathMTU         = PuntKind(abi.PuntKindPUNT_PATH_MTU)       // an error about the path of a tunnel, or a copy
 	PuntFragmentOuter   = PuntKind(abi.PuntKindPUNT_FRAGMENT_OUTER) // an outer packet of this node's, too big for Info bytes
 )
 
