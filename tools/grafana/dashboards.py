@@ -62,7 +62,7 @@ DATA_PATH = ("Data path", [
     ("Drops by reason", "culvert drops and culvert trace show single packets.", PACKETS,
      [(rate("culvert_drops_total", "reason") + " > 0", "{{reason}}")]),
     ("Frames that interfaces did not send", "Forwarded to an interface that had lost its carrier, was down, or had no room.", PACKETS,
-     [(rate("culvert_interface_lost_packets_total", "interface") + " > 0", "{{interface}}")]),
+     [(rate("culvert_interface_lost_packets_total", "interface"), "{{interface}}")]),
     ("Next hops", "Next hops that are not ready lose packets; those of the kernel are slower.", COUNT,
      [(total("culvert_adjacencies", "state"), "{{state}}")]),
     ("Fullest tables", "A full table refuses new entries: raise its limit.", RATIO, [(full(), "{{table}}")]),
