@@ -269,9 +269,14 @@ func TestPrefixesAreFiltered(t *testing.T) {
 	if err := b.SetNode(b.node); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the others arrive", func() bool { return all[0].routes.by("10.244.8.0/24", "2001:db8::2") && all[0].routes.count() >= 3 })
+	eventually(t, "one arrives", func() bool { return all[0].routes.by("10.244.8.0/24", "2001:db8::2") })
+	b.node.Prefixes = append(b.node.Prefixes, prefix("10.244.9.0/24")) // after which all before it have been handled
+	if err := b.SetNode(b.node); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the last arrives", func() bool { return all[0].routes.by("10.244.9.0/24", "2001:db8::2") })
 	peers, err := all[0].Peers(context.Background())
-	if err != nil || peers[0].Received != 9 || peers[0].Malformed != 0 || all[0].routes.count() != 3 {
+	if err != nil || peers[0].Received != 10 || peers[0].Malformed != 0 || all[0].routes.count() != 4 {
 		t.Errorf("%d prefixes, peers %+v, %v", all[0].routes.count(), peers, err)
 	}
 }
