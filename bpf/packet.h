@@ -390,15 +390,13 @@ INLINE void not_held(struct packet *p)
 		__sync_fetch_and_add(&r->held, -1);
 }
 
-/* Fragments of an interface take no more of the ring than is free beside them: a flood by one
- * leaves room for the others, and for each further flood. What was handed up before the place
- * that the daemon has come to waits no more. Several CPUs may count at once, and lose a few. */
-INLINE int fragment_has_room(__u32 ifindex)
+/* Of packets that an interface may bring as many of as it likes, it takes no more of the ring than
+ * is free beside them: a flood by one leaves room for the others, and for each further flood. What
+ * was handed up before the place that the daemon has come to waits no more. Several CPUs may count
+ * at once, and lose a few. */
+INLINE int interface_has_room(__u32 ifindex, __u32 to, __u32 waits, __u32 size)
 {
 	struct port *in = bpf_map_lookup_elem(&port, &ifindex);
-	__u32 to = bpf_ringbuf_query(&slow_path, BPF_RB_PROD_POS);
-	__u32 waits = to - (__u32)bpf_ringbuf_query(&slow_path, BPF_RB_CONS_POS);
-	__u32 size = sizeof(struct punt) + BPF_RINGBUF_HDR_SZ;
 
 	if (!in)
 		return 1;
@@ -411,6 +409,28 @@ INLINE int fragment_has_room(__u32 ifindex)
 		return 0;
 	in->handed += size;
 	return 1;
+}
+
+/* Whether the ring has room for another record of the kind. Errors and neighbours have a budget
+ * instead. Packets of sessions, which come in bursts, leave a quarter of the ring. */
+INLINE int has_room(__u32 ifindex, __u32 kind)
+{
+	__u32 size = sizeof(struct punt) + BPF_RINGBUF_HDR_SZ;
+	__u32 to = bpf_ringbuf_query(&slow_path, BPF_RB_PROD_POS);
+	__u32 waits = to - (__u32)bpf_ringbuf_query(&slow_path, BPF_RB_CONS_POS);
+
+	switch (kind) {
+	case PUNT_ICMP:
+	case PUNT_ERROR_INDICATION:
+	case PUNT_NEIGHBOUR:
+	case PUNT_PATH_MTU:
+		return 1;
+	case PUNT_BUFFER:
+	case PUNT_DUPLICATE:
+		return waits + size <= SLOW_PATH_OCTETS / 4 * 3;
+	default:
+		return interface_has_room(ifindex, to, waits, size);
+	}
 }
 
 /* Hands the frame as it is to the daemon. 0 or -1. */
@@ -431,7 +451,7 @@ GLOBAL int hand_up(struct xdp_md *ctx, struct packet *p, __u32 kind)
 	opaque(length);
 	if (length < ETH_LEN || length > PUNT_DATA)
 		return -1;
-	if (kind == PUNT_REASSEMBLE && !fragment_has_room(p->ifindex))
+	if (!has_room(p->ifindex, kind))
 		return -1;
 	record = bpf_ringbuf_reserve(&slow_path, sizeof(*record), 0);
 	if (!record)
