@@ -24,6 +24,15 @@ INLINE int flow_is_chosen(__u32 sampling)
 	return 1;
 }
 
+/* Nothing else tells who pings whom, if the first record is of an answer. */
+INLINE int flow_is_echo_reply(struct __sk_buff *skb, struct inner *in)
+{
+	__u8 *type = in->fragment ? 0 : skb_at(skb, in->l4, 1);
+
+	return type && ((in->protocol == NH_ICMP && *type == 0) ||
+			(in->protocol == NH_ICMPV6 && *type == 129));
+}
+
 /* Whether there is a record of a packet that passes; before it changes. */
 INLINE void flow_choose(struct __sk_buff *skb, struct inner *in)
 {
@@ -42,8 +51,11 @@ INLINE void flow_choose(struct __sk_buff *skb, struct inner *in)
 			}
 		}
 	}
-	if (flow_is_chosen(sampling))
-		in->flow = FLOW_SAMPLED;
+	if (!flow_is_chosen(sampling))
+		return;
+	in->flow = FLOW_SAMPLED;
+	if (flow_is_echo_reply(skb, in))
+		in->tcp_flags = TCP_ACK;
 }
 
 /* A pod that makes many records has no more for a while; others have theirs. */

@@ -30,7 +30,7 @@ struct flow_record {
 	__u32 packets, bytes; /* of layer 3 */
 	__u32 sampling; /* of FLOW_SAMPLED: the packet is one of so many */
 	__u32 list; /* segment_list by which it left; 0: none */
-	__u8 kind, where, protocol, tcp_flags;
+	__u8 kind, where, protocol, tcp_flags; /* of an ICMP Echo Reply: ACK */
 	__u8 reason, class_index;
 	__u8 version; /* 4, 6; 0: the packet was not read */
 	__u8 pad;

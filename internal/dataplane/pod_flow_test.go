@@ -71,6 +71,9 @@ func TestFlowRecords(t *testing.T) {
 			{"off, a drop", abi.ProgCulvertPod, rowPod, 0, of(ip4("10.2.2.3", "10.1.1.1"), tcp(&syn)), nil},
 			{"SYN to a pod of this node", abi.ProgCulvertPod, rowPod, 65535, of(ip4("10.2.2.2", "10.1.1.1"), tcp(&syn)), change(func(v *podflow.Record) { v.Flags = 2 })},
 			{"one of one", abi.ProgCulvertPod, rowPod, 1, of(ip4("10.2.2.2", "10.1.1.1"), tcp(nil)), change(func(v *podflow.Record) { v.Flags = 0x10 })},
+			{"the answer to a ping", abi.ProgCulvertPod, rowPod, 1, of(ip4("10.2.2.2", "10.11.0.1"), packet.ICMP{}, packet.Payload{Count: 20}), change(func(v *podflow.Record) {
+				v.Source, v.Destination, v.Protocol, v.Octets, v.Flags, v.Policy = at("10.2.2.2:0"), at("10.11.0.1:0"), 1, 48, 0x10, "reached"
+			})},
 			{"FIN", abi.ProgCulvertPod, rowPod, 65535, of(ip4("10.2.2.2", "10.1.1.1"), tcp(&fin)), change(func(v *podflow.Record) { v.Flags = 0x11 })},
 			{"into a policy, IPv6", abi.ProgCulvertPod, rowPod, 65535, of(ip6("fd02::2", "fd11::1"), tcp(&syn)), change(func(v *podflow.Record) {
 				v.Source, v.Destination, v.Octets, v.Flags, v.Policy = at("[fd02::2]:1000"), at("[fd11::1]:80"), 60, 2, "reached"

@@ -21,7 +21,7 @@ type Record struct {
 	Time                time.Time
 	Source, Destination netip.AddrPort // not valid: the packet was not read
 	Protocol            uint8
-	Flags               uint8 // of TCP
+	Flags               uint8 // of TCP; of a chosen ICMP Echo Reply: ACK
 	Tenant              uint8
 	Where               Where
 	Pod                 int // ifindex of the veth of the pod whose record it is; 0: the node's

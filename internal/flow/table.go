@@ -38,6 +38,9 @@ const joinWithin = 2 * time.Second
 // ephemeral is the first port that clients have (RFC 6056 recommends more; Linux does that).
 const ephemeral = 32768
 
+// policy begins the reasons of packets that NetworkPolicies refuse.
+const policy = "policy_"
+
 // key is a flow's, in both directions.
 type key struct {
 	tenant   uint8
@@ -220,6 +223,9 @@ func (e *entry) isAnswered(r *Record) bool {
 		e.begun = true
 		return r.Flags&ack != 0
 	}
+	if r.Protocol != tcp && r.Flags&ack != 0 { // an ICMP Echo Reply
+		return true
+	}
 	return r.Source.Port() != 0 && r.Source.Port() < ephemeral && r.Destination.Port() >= ephemeral
 }
 
@@ -248,6 +254,10 @@ func (e *entry) add(r *Record) {
 			e.turn()
 			e.observe()
 		}
+	}
+	if r.Dropped && r.Protocol != tcp && strings.HasPrefix(r.Reason, policy) && !e.sends(r) {
+		e.turn() // policies let answers pass: who sent this began
+		e.observe()
 	}
 	packets, octets := r.Packets*uint64(r.Sampling), r.Octets*uint64(r.Sampling)
 	e.Sampling = max(e.Sampling, r.Sampling)
@@ -282,7 +292,7 @@ func (e *entry) measure(r *Record) {
 func (e *entry) take(r *Record) {
 	if r.Dropped {
 		e.Verdict, e.Reason = Dropped, r.Reason
-		if strings.HasPrefix(r.Reason, "policy_") {
+		if strings.HasPrefix(r.Reason, policy) {
 			e.ingress, e.refused = r.Reason == "policy_ingress", r.Source
 		}
 		return

@@ -62,6 +62,11 @@ func ofProtocol(r flow.Record, protocol uint8) flow.Record {
 	return r
 }
 
+func ping(r flow.Record) flow.Record {
+	r.Protocol = 1
+	return r
+}
+
 const (
 	syn, synAck, ack, fin = 2, 0x12, 0x10, 0x11
 
@@ -126,6 +131,15 @@ func TestFold(t *testing.T) {
 			record(0, db, "10.0.0.2:2000", ack, "forwarded"), record(1, "10.0.0.2:2000", db, syn, "forwarded"),
 		}, []flow.Flow{{Source: end("10.0.0.2:2000"), Destination: end(db), Protocol: "TCP", Verdict: "allowed", Observed: "source", Path: "local",
 			Packets: 1, Octets: 40, Answers: 1, AnswerBytes: 40, Sampling: 1, First: after(0), Last: after(1)}}},
+		{"the answer to a ping, then a ping", []flow.Record{
+			ping(record(0, "10.0.0.3:0", "10.0.0.2:0", ack, "forwarded")), ping(record(1, "10.0.0.2:0", "10.0.0.3:0", 0, "forwarded")),
+		}, []flow.Flow{{Source: end("10.0.0.2:0"), Destination: end("10.0.0.3:0"), Protocol: "ICMP", Verdict: "allowed", Observed: "source", Path: "local",
+			Packets: 1, Octets: 40, Answers: 1, AnswerBytes: 40, Sampling: 1, First: after(0), Last: after(1)}}},
+		{"a ping, and one the other way that a policy drops", []flow.Record{
+			ping(record(0, "10.0.0.2:0", "10.0.0.3:0", 0, "forwarded")), ping(record(1, "10.0.0.3:0", "10.0.0.2:0", ack, "forwarded")),
+			ping(record(2, "10.0.0.3:0", "10.0.0.2:0", 0, "policy_ingress")),
+		}, []flow.Flow{{Source: end("10.0.0.3:0"), Destination: end("10.0.0.2:0"), Protocol: "ICMP", Verdict: "dropped", Reason: "policy_ingress", Observed: "source", Path: "local",
+			Packets: 1, Octets: 40, Answers: 1, AnswerBytes: 40, Drops: 1, Sampling: 1, First: after(0), Last: after(2)}}},
 		{"the same ports again", []flow.Record{
 			record(0, web, db, syn, "forwarded"), record(1, web, db, fin, "forwarded"), record(2, web, db, syn, "forwarded"),
 		}, []flow.Flow{
