@@ -108,7 +108,12 @@ func TestChecksFail(t *testing.T) {
 // nothing of either is left.
 func TestPinsAreRemoved(t *testing.T) {
 	fake := filepath.Join(t.TempDir(), "culvert")
-	script := "#!/bin/sh\ncase $1 in status) echo '{}';; run) mkdir \"$5\" \"$5_closed\" && exec sleep 60;; esac\n"
+	script := `#!/bin/sh
+case $1 in
+status) cat "$0.status" ;;
+run) mkdir "$5" "$5_closed" && echo '{}' >"$0.status" && exec sleep 60 ;;
+esac
+`
 	if err := os.WriteFile(fake, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
