@@ -141,32 +141,61 @@ INLINE int look_at6(struct xdp_md *ctx, struct looks *l, __u32 l3, __u32 length,
 	return 0;
 }
 
-/* What is looked for: where the packet is and how it came. */
-#define SOUGHT_UPLINK 64 /* beside the QFI */
-
+/* Where an IP packet is. */
 INLINE __u32 sought_at(__u32 l3, __u32 length)
 {
 	return l3 | length << 16;
 }
 
-/* The rule of the first of `count` filters from `index` on that takes the IP packet
- * at `where` (sought_at), which came with `how`: its QFI, SOUGHT_UPLINK. 0: none. */
-GLOBAL int find_rule(struct xdp_md *ctx, __u32 index, __u32 count, __u32 where, __u32 how)
+INLINE __u32 sought_uplink(struct rule *head)
 {
-	__u32 i, l3 = where & 0xffff, length = where >> 16, uplink = how & SOUGHT_UPLINK, zero = 0;
+	return !(head->flags & PDR_DOWNLINK);
+}
+
+/* The rule of a head that alone can take a packet of such a family and QFI; 0: filters tell.
+ * Of an uplink it may ask IPv4 packets for their source. The head is read again behind `rule`,
+ * which said that it has the mark. */
+INLINE __u32 straight_rule(struct pdr *head, struct rule *rule, struct ipv4 *ip, __u32 qfi)
+{
+	__u32 all = *(volatile __u32 *)&head->teid, source4 = head->source4;
+
+	if (!(rule->flags & PDR_STRAIGHT) ||
+	    !(all & (ip->version_ihl >> 4 == 4 ? STRAIGHT_IPV4 : STRAIGHT_IPV6)) ||
+	    (!(all & STRAIGHT_ANY_QFI) && (all >> STRAIGHT_QFI_SHIFT & 63) != qfi))
+		return 0;
+	if (sought_uplink(rule) && source4 && source4 != ld32(&ip->src))
+		return 0;
+	return all & STRAIGHT_INDEX;
+}
+
+/* The rule of the head at `index` that takes the IP packet at `where` (sought_at), which came
+ * with a QFI or 0: the first of those whose filters it passes, or the head itself, if that has
+ * become the rule. 0: none. */
+GLOBAL int find_rule(struct xdp_md *ctx, __u32 index, __u32 where, __u32 qfi)
+{
+	__u32 i, l3 = where & 0xffff, length = where >> 16, zero = 0, straight;
 	struct packet *p = bpf_map_lookup_elem(&journey_state, &zero);
-	__u8 *first = at(ctx, l3, 1);
+	struct pdr *head = bpf_map_lookup_elem(&pdr, &index);
+	struct ipv4 *ip = at(ctx, l3, IPV4_LEN);
 	struct filter *f;
+	struct rule rule;
 	struct looks *l;
 
-	if (!first || !p)
+	if (!ip || !p || !head)
 		return 0;
+	read_rule(&rule, head);
+	if (rule.action != PDR_FILTERS)
+		return index;
+	straight = straight_rule(head, &rule, ip, qfi & 63);
+	if (straight)
+		return straight;
 	l = &p->looks; /* on the stack there is no room for them */
-	*l = (struct looks){ .version = *first >> 4, .qfi = 1ull << (how & 63) };
-	if (l->version == 4 ? look_at4(ctx, l, l3, length, uplink)
-			    : look_at6(ctx, l, l3, length, uplink))
+	*l = (struct looks){ .version = ip->version_ihl >> 4, .qfi = 1ull << (qfi & 63) };
+	if (l->version == 4 ? look_at4(ctx, l, l3, length, sought_uplink(&rule))
+			    : look_at6(ctx, l, l3, length, sought_uplink(&rule)))
 		return 0;
-	for (i = 0; i < MAX_FILTERS && i < count; i++, index++) {
+	index = rule.more;
+	for (i = 0; i < MAX_FILTERS && i < rule.forwarding; i++, index++) {
 		f = bpf_map_lookup_elem(&filter, &index);
 		if (f && !(f->flow_label & FILTER_FRAME) && looks_like(l, f))
 			return f->pdr;

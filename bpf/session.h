@@ -88,35 +88,6 @@ INLINE int source_allowed(struct xdp_md *ctx, struct packet *p, struct pdr *rule
 	return ld64(&ip->src) == rule->source6 || is_link_local(ip->src.b);
 }
 
-/* The rule that alone can take a packet of a family and a QFI; 0: filters tell. The
- * head is read again behind `rule`, which said that it has the mark. */
-INLINE __u32 straight_rule(struct pdr *head, struct rule *rule, __u32 version, __u32 qfi)
-{
-	__u32 all = *(volatile __u32 *)&head->teid;
-
-	if (!(rule->flags & PDR_STRAIGHT) ||
-	    !(all & (version == 4 ? STRAIGHT_IPV4 : STRAIGHT_IPV6)) ||
-	    (!(all & STRAIGHT_ANY_QFI) && (all >> STRAIGHT_QFI_SHIFT & 63) != qfi))
-		return 0;
-	return all & STRAIGHT_INDEX;
-}
-
-INLINE __u32 sought_uplink(struct rule *head)
-{
-	return head->flags & PDR_DOWNLINK ? 0 : SOUGHT_UPLINK;
-}
-
-/* Behind the head p->rule, for the packet or the frame at p->keep; 0: none. */
-INLINE __u32 rule_of_packet(struct xdp_md *ctx, struct packet *p, struct pdr *head)
-{
-	__u32 index = straight_rule(head, &p->rule, p->keep_version, p->qfi & 63);
-
-	return index ? index
-		     : find_rule(ctx, p->rule.more, p->rule.forwarding,
-				 sought_at(p->keep, p->keep_length),
-				 p->qfi | sought_uplink(&p->rule));
-}
-
 INLINE __u32 rule_of_frame(struct xdp_md *ctx, struct packet *p)
 {
 	return look_at_both(ctx, p, sought_uplink(&p->rule))
@@ -140,7 +111,8 @@ GLOBAL int choose_rule(struct xdp_md *ctx, struct packet *p, __u32 index, __u32 
 	p->pdr = index;
 	if (p->rule.action != PDR_FILTERS)
 		return 0;
-	index = p->frames ? rule_of_frame(ctx, p) : rule_of_packet(ctx, p, entry);
+	index = p->frames ? rule_of_frame(ctx, p)
+			  : find_rule(ctx, index, sought_at(p->keep, p->keep_length), p->qfi);
 	p->pdr = index;
 	entry = bpf_map_lookup_elem(&pdr, &index);
 	if (!index || !entry)

@@ -308,12 +308,12 @@ enum pdr_flags {
 	PDR_METERS = 16, /* more: first of a chain of meters */
 	PDR_DOWNLINK = 32, /* towards the UE; of all rules of a run and of what names it alike */
 	PDR_CONTAINER_SHIFT = 6, /* enum container, of what is sent */
-	PDR_STRAIGHT = 8, /* of PDR_FILTERS: teid holds an enum straight */
+	PDR_STRAIGHT = 8, /* of PDR_FILTERS: teid holds an enum straight, source4 who it is for */
 };
 
 /* Which packets need no filter, because only one rule can take them: index of that
- * rule, their families, and their QFI unless any will do. No bit of a family: none.
- * A word of its own, so that it changes whole. */
+ * rule, their families, and their QFI unless any will do. No bit of a family: none. A word
+ * of its own, so that it changes whole. An uplink's IPv4 source is source4, or that is 0. */
 enum straight {
 	STRAIGHT_INDEX = (1 << 23) - 1,
 	STRAIGHT_ANY_QFI = 1 << 23,

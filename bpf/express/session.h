@@ -10,25 +10,22 @@
 
 /* ---- may it go ---- */
 
+#define PACKET_TO_UE 64 /* instead of a QFI: the packet had none */
+
 /* Behind filters the entry of the rule that takes the packet at `l3`, which then is
- * x->rule; else `entry` itself. `rule` is what it says. `how` as for find_rule, but 0
- * where only what is sent to UEs leads. */
+ * x->rule; else `entry` itself, x->rule's. `rule` is what it says. `qfi`: PACKET_TO_UE where
+ * only what is sent to UEs leads. */
 INLINE struct pdr *express_choose(struct xdp_md *ctx, struct express *x, struct pdr *entry,
-				  struct rule *rule, __u32 l3, __u32 length, __u8 version,
-				  __u32 how)
+				  struct rule *rule, __u32 l3, __u32 length, __u32 qfi)
 {
 	__u32 index;
 
 	read_rule(rule, entry);
 	if (rule->action != PDR_FILTERS)
 		return entry;
-	if (rule->flags & PDR_DOWNLINK)
-		how &= ~SOUGHT_UPLINK;
-	else if (!how)
+	if (qfi == PACKET_TO_UE && !(rule->flags & PDR_DOWNLINK))
 		return 0;
-	index = straight_rule(entry, rule, version, how & 63);
-	if (!index)
-		index = find_rule(ctx, rule->more, rule->forwarding, sought_at(l3, length), how);
+	index = find_rule(ctx, x->rule, sought_at(l3, length), qfi);
 	x->rule = index;
 	entry = index ? bpf_map_lookup_elem(&pdr, &index) : 0;
 	if (entry)
@@ -263,7 +260,7 @@ GLOBAL int express_send_rule(struct xdp_md *ctx, __u32 index, __u32 where, __u32
 		return NOT_TAKEN;
 	}
 	x.rule = index;
-	entry = express_choose(ctx, &x, entry, &rule, l3, kept, version, 0);
+	entry = express_choose(ctx, &x, entry, &rule, l3, kept, PACKET_TO_UE);
 	f = entry ? express_forwarding(&x, entry, &rule) : 0;
 	if (!entry || !f || express_syn(ctx, &x, l3))
 		return NOT_TAKEN;
@@ -431,7 +428,7 @@ INLINE int express_session(struct xdp_md *ctx, struct express *x, __u32 index, v
 		return NOT_TAKEN;
 	x->rule = index;
 	entry = express_choose(ctx, x, head, &rule, express_inner(x), x->tunnel_length,
-			       inner->version_ihl >> 4, SOUGHT_UPLINK | express_qfi(container));
+			       express_qfi(container));
 	f = entry ? express_forwarding(x, entry, &rule) : 0;
 	if (!entry || !f || express_syn(ctx, x, express_inner(x)))
 		return NOT_TAKEN;

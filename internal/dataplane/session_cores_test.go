@@ -36,6 +36,11 @@ func addCores(out map[string]Session, n, teid uint32) {
 	out["open5gs"] = open5gs(n, teid, 1)
 	out["open5gs, another QFI"] = open5gs(n, teid, 2)
 	out["open5gs, flow"] = withFlow(open5gs(n, teid, 1), 2)
+	for name, source := range map[string]string{"UE": "10.45.0.5/32", "another UE": "10.45.0.6/32", "UE's network": "10.45.0.0/24"} {
+		s := open5gs(n, teid, 1)
+		s.Rules[0].Sources = []netip.Prefix{prefix(source)}
+		out["open5gs, "+name] = s
+	}
 	out["open5gs, QFIs turned round"] = withFlow(open5gs(n, teid, 2), 1)
 	out["plain, flow"] = withFlow(plain(n, teid), 2)
 	high := plain(n, teid) // with a TEID that, in a head with filters, would lead to the uplink
@@ -72,7 +77,7 @@ func TestHeadsSendStraight(t *testing.T) {
 		{"flow", withFlow(open5gs(5, teid, 1), 2), four | qfi(1), six | abi.StraightSTRAIGHT_ANY_QFI},
 		{"flow of the same QFI", withFlow(open5gs(5, teid, 1), 1), 0, six | abi.StraightSTRAIGHT_ANY_QFI},
 		{"the default rule has a filter", free(open5gs(5, teid, 1)), 0, 0},
-		{"one rule names its UE", local, 0, 0},
+		{"one rule names its UE", local, four | qfi(1), 0},
 	} {
 		must(t, d.Sessions.Put(row.session))
 		head := func(index uint32) abi.Straight {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"encoding/binary"
 	"math/bits"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
@@ -10,6 +11,11 @@ import (
 // (enum straight in bpf/def/tables.h): most of them are of one family and one QFI
 // that only one rule takes. Packets believe that where flagStraight is, which a
 // head has from its first moment or never: others may still read a TEID there.
+//
+// That rule may ask for the UE's IPv4 address as the source: Open5GS' default rule does, the
+// one for router solicitations beside it does not. The address is then where a head has its
+// sources. It is written there once: a packet may read the mark before a change and the
+// address behind it, and an address that comes to be there only sends it through filters.
 
 // isMarked says whether the low half of a head's wordPDROut is an enum straight.
 func isMarked(do uint64) bool {
@@ -19,14 +25,28 @@ func isMarked(do uint64) bool {
 // outOf is wordPDROut of a head that leads to a run.
 func outOf(straight uint32) uint64 { return anyLength<<32 | uint64(straight) }
 
-// straightOf is the enum straight of a run; 0: every packet needs its filters.
-func straightOf(run []abi.Filter) uint32 {
+// askedBy takes the one IPv4 source that a filter asks for out of it; 0: it asks for none.
+func askedBy(f *abi.Filter) (source4 uint32) {
+	if abi.FilterFlags(f.Flags) != abi.FilterFlagsFILTER_LOCAL4 || f.LocalLength != 128 {
+		return 0
+	}
+	source4 = binary.NativeEndian.Uint32(f.Local.B[12:])
+	f.Flags, f.LocalLength, f.Local = 0, 0, abi.In6{}
+	return source4
+}
+
+// straightOf is the enum straight of a run, for IPv4 packets from a source if its head may ask
+// for one; 0: every packet needs its filters, any source will do.
+func straightOf(run []abi.Filter, asks bool) (straight, source4 uint32) {
 	const families4 = abi.FilterFlagsFILTER_REMOTE4 | abi.FilterFlagsFILTER_LOCAL4
 	const families6 = abi.FilterFlagsFILTER_REMOTE6 | abi.FilterFlagsFILTER_LOCAL6
 	for i := range run {
 		last := run[i] // the filter that takes all of its QFIs
 		qfis := last.Qfis
 		last.Qfis = 0
+		if source4 = 0; asks {
+			source4 = askedBy(&last)
+		}
 		if last.Pdr == 0 || last.Pdr > uint32(abi.StraightSTRAIGHT_INDEX) || !takesAll(&last) {
 			continue
 		}
@@ -39,14 +59,14 @@ func straightOf(run []abi.Filter) uint32 {
 		if nonePossible(run[:i], families6, qfi) {
 			families |= abi.StraightSTRAIGHT_IPV4
 		}
-		if nonePossible(run[:i], families4, qfi) {
+		if source4 == 0 && nonePossible(run[:i], families4, qfi) {
 			families |= abi.StraightSTRAIGHT_IPV6
 		}
 		if families != 0 {
-			return uint32(out|families) | last.Pdr
+			return uint32(out|families) | last.Pdr, source4
 		}
 	}
-	return 0
+	return 0, 0
 }
 
 // nonePossible says whether no filter can take a packet of the family that is not
@@ -67,7 +87,22 @@ func (p *Plan) findStraight(h *head, run filterRun) {
 		return
 	}
 	h.flags |= flagStraight
-	h.straight = straightOf(p.runs.entries[run.from:run.to])
+	// An uplink's, unless all its packets are asked for their source, or will be.
+	h.asks = h.teid != 0 && h.flags&(flagDownlink|flagSource4|flagSource6) == 0 && !h.turns
+	straight, source4 := straightOf(p.runs.entries[run.from:run.to], h.asks)
+	h.straight = straight
+	if !h.asks {
+		return
+	}
+	h.source4 = source4
+	there := p.tables.PDR.LoadHalf(h.index, wordPDRStop, 1)
+	if !h.had || there == 0 {
+		return
+	}
+	h.source4 = there
+	if source4 != 0 && source4 != there {
+		h.straight = 0
+	}
 }
 
 // appendStraight writes the words of marked heads. Before anything changes it clears
