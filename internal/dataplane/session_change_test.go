@@ -115,7 +115,8 @@ var probes = sync.OnceValue(func() [][]byte {
 			uplinkFrame(7, "192.168.7.9", "192.0.2.1", port),
 			downlinkFrame("192.0.2.1", four, port), downlinkFrame("2001:db8:ff::1", six, port),
 			downlinkFrame("192.0.2.1", "10.77.0.1", port), downlinkFrame("192.0.2.1", "192.168.7.9", port),
-			qfiFrame(7, 1, four, "192.0.2.1", port), qfiFrame(7, 2, four, "192.0.2.1", port), qfiFrame(7, 1, six, "2001:db8:ff::1", port))
+			qfiFrame(7, 1, four, "192.0.2.1", port), qfiFrame(7, 2, four, "192.0.2.1", port), qfiFrame(7, 1, six, "2001:db8:ff::1", port),
+			qfiFrame(7, 1, "10.45.0.6", "192.0.2.1", port))
 	}
 	return out
 })

@@ -2,17 +2,19 @@ package dataplane
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/xdp"
 	"github.com/culvert-net/culvert/internal/packet"
 )
 
-// open5gs is the session that Open5GS makes: uplink rules do not name the UE, the
-// default one is for a QFI, and one is for Router Solicitations to the SMF.
+// open5gs is what the daemon makes of Open5GS' session: the default uplink rule is for a QFI and
+// the UE's address, and one is for Router Solicitations to the SMF, from anywhere.
 func open5gs(n, teid uint32, qfi uint8) Session {
 	s := plain(n, teid)
-	s.Rules[0].Sources, s.Rules[0].QFIs = nil, 1<<qfi
+	s.Rules[0].QFIs = 1 << qfi
 	solicit := Rule{ID: 4, Precedence: 100, TEID: teid, Action: ActionForward, Forward: gnb(n, "10.0.0.3"), Filters: []Filter{anyFilter}}
 	f := &solicit.Filters[0]
 	f.Remote, f.AnyProtocol, f.Protocol = prefix("ff02::2/128"), false, 58
@@ -36,9 +38,9 @@ func addCores(out map[string]Session, n, teid uint32) {
 	out["open5gs"] = open5gs(n, teid, 1)
 	out["open5gs, another QFI"] = open5gs(n, teid, 2)
 	out["open5gs, flow"] = withFlow(open5gs(n, teid, 1), 2)
-	for name, source := range map[string]string{"UE": "10.45.0.5/32", "another UE": "10.45.0.6/32", "UE's network": "10.45.0.0/24"} {
+	for name, sources := range map[string][]netip.Prefix{"any UE": nil, "another UE": {prefix("10.45.0.6/32")}, "UE's network": {prefix("10.45.0.0/24")}} {
 		s := open5gs(n, teid, 1)
-		s.Rules[0].Sources = []netip.Prefix{prefix(source)}
+		s.Rules[0].Sources = sources
 		out["open5gs, "+name] = s
 	}
 	out["open5gs, QFIs turned round"] = withFlow(open5gs(n, teid, 2), 1)
@@ -66,8 +68,8 @@ func TestHeadsSendStraight(t *testing.T) {
 		s.Rules[0].Filters[0].ToSMask = 0xfc
 		return s
 	}
-	local := open5gs(5, teid, 1)
-	local.Rules[0].Sources = []netip.Prefix{prefix("10.45.0.5/32")}
+	anybody := open5gs(5, teid, 1)
+	anybody.Rules[0].Sources = nil
 	for _, row := range []struct {
 		name     string
 		session  Session
@@ -77,7 +79,7 @@ func TestHeadsSendStraight(t *testing.T) {
 		{"flow", withFlow(open5gs(5, teid, 1), 2), four | qfi(1), six | abi.StraightSTRAIGHT_ANY_QFI},
 		{"flow of the same QFI", withFlow(open5gs(5, teid, 1), 1), 0, six | abi.StraightSTRAIGHT_ANY_QFI},
 		{"the default rule has a filter", free(open5gs(5, teid, 1)), 0, 0},
-		{"one rule names its UE", local, four | qfi(1), 0},
+		{"from any UE", anybody, four | qfi(1), 0},
 	} {
 		must(t, d.Sessions.Put(row.session))
 		head := func(index uint32) abi.Straight {
@@ -96,5 +98,30 @@ func TestHeadsSendStraight(t *testing.T) {
 		}
 		must(t, d.Sessions.Drop(5))
 		settled(d)
+	}
+}
+
+// TestHeadsAskForTheUE demands that packets that need no filter come from the address that their
+// rule names, whichever it named before.
+func TestHeadsAskForTheUE(t *testing.T) {
+	d := sessionRig(t, Options{})
+	const teid = 7
+	all := []string{"10.45.0.5", "10.45.0.6", "10.45.0.7"}
+	for _, named := range [][]string{{"10.45.0.5/32"}, {"10.45.0.6/32"}, {"10.45.0.6/32", "10.45.0.7/32"}, {"10.45.0.0/29"}, nil, {"10.45.0.7/32"}} {
+		s := open5gs(5, teid, 1)
+		s.Rules[0].Sources = nil
+		for _, p := range named {
+			s.Rules[0].Sources = append(s.Rules[0].Sources, prefix(p))
+		}
+		must(t, d.Sessions.Put(s))
+		settled(d)
+		for _, source := range all {
+			verdict, _, err := d.Frames.Test(qfiFrame(teid, 1, source, "192.0.2.1", 80), 1)
+			must(t, err)
+			want := len(named) == 0 || slices.ContainsFunc(s.Rules[0].Sources, func(p netip.Prefix) bool { return p.Contains(addr(source)) })
+			if got := verdict != xdp.VerdictDrop; got != want {
+				t.Errorf("the rule names %v, a packet from %s passes: %v, want %v", named, source, got, want)
+			}
+		}
 	}
 }

@@ -12,9 +12,9 @@ import (
 // that only one rule takes. Packets believe that where flagStraight is, which a
 // head has from its first moment or never: others may still read a TEID there.
 //
-// That rule may ask for the UE's IPv4 address as the source: Open5GS' default rule does, the
-// one for router solicitations beside it does not. The address is then where a head has its
-// sources. It is written there once: a packet may read the mark before a change and the
+// That rule may ask for the UE's IPv4 address as the source: in sessions of Open5GS the default
+// rule does, the one for router solicitations beside it does not. The address is then where a
+// head has its sources. It is written there once: a packet may read the mark before a change and the
 // address behind it, and an address that comes to be there only sends it through filters.
 
 // isMarked says whether the low half of a head's wordPDROut is an enum straight.
