@@ -153,8 +153,8 @@ INLINE __u32 sought_uplink(struct rule *head)
 }
 
 /* The rule of a head that alone can take a packet of such a family and QFI; 0: filters tell.
- * Of an uplink it may ask IPv4 packets for their source. The head is read again behind `rule`,
- * which said that it has the mark. */
+ * An uplink's that takes IPv4 only may ask for the source. The head is read again behind
+ * `rule`, which said that it has the mark. */
 INLINE __u32 straight_rule(struct pdr *head, struct rule *rule, struct ipv4 *ip, __u32 qfi)
 {
 	__u32 all = *(volatile __u32 *)&head->teid, source4 = head->source4;
@@ -163,7 +163,8 @@ INLINE __u32 straight_rule(struct pdr *head, struct rule *rule, struct ipv4 *ip,
 	    !(all & (ip->version_ihl >> 4 == 4 ? STRAIGHT_IPV4 : STRAIGHT_IPV6)) ||
 	    (!(all & STRAIGHT_ANY_QFI) && (all >> STRAIGHT_QFI_SHIFT & 63) != qfi))
 		return 0;
-	if (sought_uplink(rule) && source4 && source4 != ld32(&ip->src))
+	if (!((all & STRAIGHT_IPV6) | (rule->flags & PDR_DOWNLINK)) && source4 &&
+	    source4 != ld32(&ip->src))
 		return 0;
 	return all & STRAIGHT_INDEX;
 }
