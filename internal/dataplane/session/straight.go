@@ -14,8 +14,8 @@ import (
 //
 // That rule may ask for the UE's IPv4 address as the source: in sessions of Open5GS the default
 // rule does, the one for router solicitations beside it does not. The address is then where a
-// head has its sources. It is written there once: a packet may read the mark before a change and the
-// address behind it, and an address that comes to be there only sends it through filters.
+// head has its sources. It is written there once: a packet may read the mark before a change and
+// the address after it, and then an address only sends it through filters.
 
 // isMarked says whether the low half of a head's wordPDROut is an enum straight.
 func isMarked(do uint64) bool {
@@ -25,8 +25,8 @@ func isMarked(do uint64) bool {
 // outOf is wordPDROut of a head that leads to a run.
 func outOf(straight uint32) uint64 { return anyLength<<32 | uint64(straight) }
 
-// askedBy takes the one IPv4 source that a filter asks for out of it; 0: it asks for none.
-func askedBy(f *abi.Filter) (source4 uint32) {
+// takeSource removes the one IPv4 source that a filter asks for, and returns it; 0: there is none.
+func takeSource(f *abi.Filter) (source4 uint32) {
 	if abi.FilterFlags(f.Flags) != abi.FilterFlagsFILTER_LOCAL4 || f.LocalLength != 128 {
 		return 0
 	}
@@ -45,7 +45,7 @@ func straightOf(run []abi.Filter, asks bool) (straight, source4 uint32) {
 		qfis := last.Qfis
 		last.Qfis = 0
 		if source4 = 0; asks {
-			source4 = askedBy(&last)
+			source4 = takeSource(&last)
 		}
 		if last.Pdr == 0 || last.Pdr > uint32(abi.StraightSTRAIGHT_INDEX) || !takesAll(&last) {
 			continue
