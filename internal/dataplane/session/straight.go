@@ -25,7 +25,8 @@ func isMarked(do uint64) bool {
 // outOf is wordPDROut of a head that leads to a run.
 func outOf(straight uint32) uint64 { return anyLength<<32 | uint64(straight) }
 
-// takeSource removes the one IPv4 source that a filter asks for, and returns it; 0: there is none.
+// takeSource removes the IPv4 source from a filter that asks for one source and nothing else, and
+// returns it; of any other filter it returns 0.
 func takeSource(f *abi.Filter) (source4 uint32) {
 	if abi.FilterFlags(f.Flags) != abi.FilterFlagsFILTER_LOCAL4 || f.LocalLength != 128 {
 		return 0
