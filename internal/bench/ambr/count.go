@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
 )
 
 // headers are what stands before a T-PDU behind the meter, in octets: an Ethernet header
@@ -37,6 +40,33 @@ func counted(device string, header uint64) (amount, error) {
 		return amount{at, octets - packets*header}, nil
 	}
 	return amount{}, fmt.Errorf("there is no interface %s", device)
+}
+
+// counts are what was counted so far.
+type counts struct {
+	refused uint64  // packets, by rates
+	delayed float64 // connections of the sender, as delayed says
+}
+
+// delayed is how many connections of this namespace have ended slow start because their round
+// trips took longer (HyStart). The meter holds no packet: the laboratory held it.
+func delayed() (float64, error) {
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		return 0, err
+	}
+	thread, err := fs.Thread(os.Getpid(), unix.Gettid())
+	if err != nil {
+		return 0, err
+	}
+	all, err := thread.Netstat()
+	if err != nil {
+		return 0, err
+	}
+	if all.TCPHystartDelayDetect == nil {
+		return 0, errors.New("this kernel does not count how slow start ends (TCPHystartDelayDetect)")
+	}
+	return *all.TCPHystartDelayDetect, nil
 }
 
 // look is how often an interface's counters are read.

@@ -19,6 +19,7 @@ const (
 	metricRetransmits = "retransmits"    // segments
 	metricRefused     = "refused"        // packets, by the meter: more retransmits say that others lost some
 	metricEach        = "connection"     // time that a short connection takes
+	metricAgain       = "again"          // runs before this one in which the laboratory held packets for too long
 )
 
 // Labels of them.
@@ -107,7 +108,8 @@ type row struct {
 	Retransmits  float64 `json:"retransmits"`
 	Refused      float64 `json:"refused"` // packets
 	EachMS       float64 `json:"connection_ms,omitempty"`
-	N            int     `json:"n"` // rounds; the figures are their medians
+	Again        float64 `json:"again"` // runs of all rounds that do not count, as the laboratory held packets for too long
+	N            int     `json:"n"`     // rounds; the figures are their medians
 }
 
 func (r row) where() string {
@@ -132,10 +134,19 @@ func rows(run *result.Run) (list []row) {
 			Traffic: m.Labels[labelTraffic], Direction: m.Labels[labelDirection], AMBR: rate, RTT: rtt.Seconds() * 1e3,
 			Goodput: m.Estimate(result.Plain).Value / 1e6, GoodputShare: m.Estimate(result.ToBaseline).Value,
 			PassedShare: value(metricPassed, m.Labels, result.ToBaseline), MostShare: value(metricMost, m.Labels, result.ToBaseline),
-			Retransmits: value(metricRetransmits, m.Labels, result.Plain), Refused: value(metricRefused, m.Labels, result.Plain), EachMS: 1e3 * value(metricEach, m.Labels, result.Plain), N: len(m.Samples),
+			Retransmits: value(metricRetransmits, m.Labels, result.Plain), Refused: value(metricRefused, m.Labels, result.Plain), EachMS: 1e3 * value(metricEach, m.Labels, result.Plain), Again: again(run, m.Labels), N: len(m.Samples),
 		})
 	}
 	return list
+}
+
+func again(run *result.Run, labels result.Labels) (sum float64) {
+	for _, m := range run.Select(metricAgain, labels) {
+		for _, n := range m.Samples {
+			sum += n
+		}
+	}
+	return sum
 }
 
 // PrintJSON writes the rows.
@@ -155,10 +166,10 @@ func windowOf(f *experiment.File) time.Duration {
 // PrintTable writes the rows for people.
 func PrintTable(w io.Writer, f *experiment.File, run *result.Run) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "traffic\tdirection\tAMBR Mbit/s\tRTT ms\tgoodput Mbit/s\tof AMBR\tpassed\tmost in %v\trefused\tretransmits\tconnection ms\n", windowOf(f))
+	fmt.Fprintf(t, "traffic\tdirection\tAMBR Mbit/s\tRTT ms\tgoodput Mbit/s\tof AMBR\tpassed\tmost in %v\trefused\tretransmits\tconnection ms\tagain\n", windowOf(f))
 	for _, r := range rows(run) {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%v\t%.2f\t%.1f %%\t%.1f %%\t%.1f %%\t%.0f\t%.0f\t%.0f\n", r.Traffic, r.Direction, r.AMBR, r.RTT, r.Goodput,
-			100*r.GoodputShare, 100*r.PassedShare, 100*r.MostShare, r.Refused, r.Retransmits, r.EachMS)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%v\t%.2f\t%.1f %%\t%.1f %%\t%.1f %%\t%.0f\t%.0f\t%.0f\t%.0f\n", r.Traffic, r.Direction, r.AMBR, r.RTT, r.Goodput,
+			100*r.GoodputShare, 100*r.PassedShare, 100*r.MostShare, r.Refused, r.Retransmits, r.EachMS, r.Again)
 	}
 	if err := t.Flush(); err != nil {
 		return err
