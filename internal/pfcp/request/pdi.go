@@ -7,15 +7,18 @@ import (
 	"github.com/culvert-net/culvert/internal/session"
 )
 
-// readPDI reads a PDI. It replaces an old one as a whole.
+// readPDI reads a PDI. It replaces an old one as a whole (TS 29.244 table 7.5.4.2-1), but
+// keepWhose says what stays.
 func readPDI(b *Builder, i wire.IE, p *session.PDR) {
 	old := p.PDI
 	p.PDI = session.PDI{}
 	b.want = Want{PDR: p.ID, Created: b.update == create}
 	w := &b.want
-	pdiIEs.complete(b, pdiIEs.read(b, &p.PDI, i.Value(), b.update))
+	s := pdiIEs.read(b, &p.PDI, i.Value(), b.update)
+	pdiIEs.complete(b, s)
 	b.checkPDI(&p.PDI)
 	if b.update == changes {
+		keepWhose(&p.PDI, &old, s)
 		// An update that names the F-TEID which the user plane has chosen, or asks
 		// for one that it shares with what it had, keeps it.
 		pdi := &p.PDI
@@ -29,6 +32,26 @@ func readPDI(b *Builder, i wire.IE, p *session.PDR) {
 	}
 	if w.FTEID.Choose || w.Choose4 || w.Choose6 {
 		b.Wants = append(b.Wants, *w)
+	}
+}
+
+// keepWhose keeps whose packets an old PDI is about where the new one does not say it. Open5GS
+// (since 2.7.5) sends Source Interface and SDF Filters alone where the filters of a QoS flow change.
+func keepWhose(pdi, old *session.PDI, s seen) {
+	has := func(ieType uint16) bool { return pdiIEs.has(s, ieType) }
+	if pdi.Source != old.Source || has(ie.FTEID) || has(ie.UEIPAddress) {
+		return
+	}
+	pdi.TEID, pdi.TEID4, pdi.TEID6, pdi.ChooseID = old.TEID, old.TEID4, old.TEID6, old.ChooseID
+	pdi.UE = old.UE
+	if !has(ie.FramedRoute) && !has(ie.FramedIPv6Route) {
+		pdi.FramedRoutes = old.FramedRoutes
+	}
+	if !has(ie.NetworkInstance) {
+		pdi.NetworkInstance = old.NetworkInstance
+	}
+	if !has(ie.QFI) {
+		pdi.QFIs = old.QFIs
 	}
 }
 
