@@ -475,3 +475,60 @@ func TestBoundsChange(t *testing.T) {
 		t.Errorf("peers are asked every %v, want the default again", d)
 	}
 }
+
+// reported is how many Downlink Data Reports the SMF got since the last time.
+func (w *world) reported() (n int) {
+	for _, r := range w.smf.take() {
+		n += min(1, len(r.DownlinkData))
+	}
+	return n
+}
+
+// What comes after the SMF had everything dropped is reported anew.
+func TestReportsAfterDrop(t *testing.T) {
+	w := newWorld(t)
+	w.establish(sample.Session(1))
+	from := w.idle(1, session.Notify, nil)
+	w.Buffer(toUE(1, 1))
+	w.Buffer(toUE(1, 2))
+	if n := w.reported(); n != 1 {
+		t.Fatalf("%d reports of the first two packets, want one", n)
+	}
+	w.modify(from, sample.Copy(t, from), session.Modification{DropBuffered: true})
+	w.Buffer(toUE(1, 3))
+	w.Buffer(toUE(1, 4))
+	if n := w.reported(); n != 1 {
+		t.Errorf("%d reports of what came after DROBU, want one", n)
+	}
+}
+
+// An SMF that refuses a report, as SD-Core's does while the AMF cannot page, gets another one of
+// what comes a pause later, and none before.
+func TestReportsAfterRefusal(t *testing.T) {
+	w := newWorld(t)
+	w.smf.silent = true
+	w.establish(sample.Session(1))
+	from := w.idle(1, session.Notify, nil)
+	w.Buffer(toUE(1, 1))
+	if n := w.reported(); n != 1 {
+		t.Fatalf("%d reports, want one", n)
+	}
+	w.modify(from, sample.Copy(t, from), session.Modification{DropBuffered: true}) // SD-Core's answer has DROBU
+	w.smf.waiting[0](pfcp.ErrRefused)
+	w.smf.silent = false
+	for n := range byte(10) {
+		w.Buffer(toUE(1, n))
+	}
+	if n := w.reported(); n != 0 {
+		t.Errorf("%d reports at once, want none", n)
+	}
+	w.pass(refusedPause + time.Second)
+	if n := w.reported(); n != 1 {
+		t.Errorf("%d reports after the pause, want one", n)
+	}
+	w.Buffer(toUE(1, 11))
+	w.pass(time.Minute)
+	if n := w.reported(); n != 0 {
+		t.Errorf("%d more reports, want none: the SMF has taken one", n)
+	}
+}

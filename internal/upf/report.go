@@ -24,6 +24,10 @@ const (
 	retryNoAnswer = 30 * time.Second
 )
 
+// refusedPause is how long an SMF gets no other Downlink Data Report of a session after it has
+// refused one.
+const refusedPause = 5 * time.Second
+
 // indicationPause is how long an SMF gets no other report of an Error Indication
 // for a session.
 const indicationPause = 5 * time.Second
@@ -168,7 +172,11 @@ func (r *reporter) answered(e *store.Entry, report session.Report, err error) {
 			e.Usage.Retry(now.Add(retryNoAnswer))
 		}
 	}
-	if e.Buffer != nil && len(report.DownlinkData) > 0 && !final {
+	switch {
+	case e.Buffer == nil || len(report.DownlinkData) == 0:
+	case errors.Is(err, pfcp.ErrRefused):
+		e.Buffer.Refused(now.Add(refusedPause))
+	case !final:
 		e.Buffer.Retry(report.DownlinkData, now.Add(retryBusy))
 	}
 	if report.Inactive && !final && e.Usage != nil {

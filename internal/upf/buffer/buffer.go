@@ -29,6 +29,7 @@ type Buffer struct {
 	due    time.Time // when these are reported; zero: there is nothing to report
 	// notified: the SMF knows that the UE has packets.
 	notified bool
+	refused  time.Time // the SMF wants no report until then, as it refused one
 	// draining says that rules forward again, but the data path goes on handing
 	// up what comes until what was kept is sent.
 	draining bool
@@ -71,6 +72,9 @@ func (b *Buffer) Follow(s *session.Session, rule uint16, now time.Time, limits L
 		b.report = append(b.report, rules.PDR(s, rule).ID)
 		if b.due.IsZero() {
 			b.due = now.Add(b.delay)
+			if b.refused.After(b.due) {
+				b.due = b.refused
+			}
 		}
 	}
 }
@@ -79,7 +83,8 @@ func (b *Buffer) Follow(s *session.Session, rule uint16, now time.Time, limits L
 func (b *Buffer) Due() time.Time { return b.due }
 
 // Report returns the PDRs of the Downlink Data Report that is due: one for each
-// time that the UE is idle. b may be nil.
+// time that the UE is idle, and one more after the SMF has refused it or had the packets
+// dropped. b may be nil.
 func (b *Buffer) Report(now time.Time) (pdrs []uint16) {
 	if b == nil || b.due.IsZero() || now.Before(b.due) {
 		return nil
@@ -90,6 +95,16 @@ func (b *Buffer) Report(now time.Time) (pdrs []uint16) {
 
 // Retry reports PDRs again at a time.
 func (b *Buffer) Retry(pdrs []uint16, at time.Time) { b.report, b.due = pdrs, at }
+
+// Refused notes that the SMF has refused a report: packets that come are reported anew, but not
+// before a time.
+func (b *Buffer) Refused(until time.Time) {
+	b.refused = until
+	b.renotify()
+}
+
+// renotify has the next packet of each rule reported.
+func (b *Buffer) renotify() { b.notified, b.rules, b.report, b.due = false, nil, nil, time.Time{} }
 
 // Size returns how many packets, and octets of them, are kept. b may be nil.
 func (b *Buffer) Size() (packets, octets int) {
@@ -254,10 +269,13 @@ func (p Pool) Update(b *Buffer, s *session.Session, dropAll bool, now time.Time,
 		return Keep
 	}
 	b.rules = nil
-	if Buffers(s) {
-		return Keep
+	if !Buffers(s) {
+		return Done
 	}
-	return Done
+	if dropAll {
+		b.renotify()
+	}
+	return Keep
 }
 
 // again looks for rules that stopped to forward before all was sent that they kept: the UE is
