@@ -11,6 +11,8 @@ type Modification struct {
 	// End Markers (SNDEM).
 	EndMarkers   []uint32
 	DropBuffered bool // DROBU: drop all packets that are buffered for the session
+	// ReplacedURRs were removed, and made anew with the same ID.
+	ReplacedURRs []uint32
 	// Renewed are URRs that got new values, maybe the same as before.
 	Renewed []Renewed
 }

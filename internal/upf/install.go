@@ -54,16 +54,16 @@ func (i *installer) compile(s *session.Session, u *usage.Usage) (p plan, err err
 
 // input is what the rules of a session depend on, with its usage, which may be nil.
 func (c *settings) input(m rules.Match, s *session.Session, u *usage.Usage) rules.Input {
-	in := rules.Input{Session: s, Blocked: u.Blocked(s), UEToUE: c.UEToUE}
+	in := rules.Input{Session: u.Applied(s), UEToUE: c.UEToUE}
 	if m.Slice != nil {
 		in.Slice, in.Index, in.VPN = m.Slice, c.indices[m.Index], c.vpns[m.Slice.Name]
 	}
 	return in
 }
 
-// compileChange plans a modification.
-func (i *installer) compileChange(e *store.Entry, from, to *session.Session, how session.Modification, now time.Time) (plan, error) {
-	u, reports := e.Usage.Change(from, to, how.Renewed, now)
+// compileChange plans a modification. was is the usage until then, which may be nil.
+func (i *installer) compileChange(was *usage.Usage, from, to *session.Session, how session.Modification, now time.Time) (plan, error) {
+	u, reports := was.Change(from, to, how, now)
 	if u != nil && (how.QueryAll || len(how.QueryURRs) > 0) {
 		reports = append(reports, u.Query(to, how.QueryURRs, how.QueryAll, now)...)
 	}
@@ -99,7 +99,15 @@ func (i *installer) replace(e *store.Entry, from, to *session.Session, how sessi
 	if err := i.collect(e, from, now); err != nil {
 		return plan{}, err
 	}
-	p, err := i.compileChange(e, from, to, how, now)
+	was := e.Usage
+	if was == nil && usage.Measures(to) {
+		counts, err := i.dp.SessionUsage(e.SEID)
+		if err != nil {
+			return plan{}, err
+		}
+		was = usage.Counted(counts, now)
+	}
+	p, err := i.compileChange(was, from, to, how, now)
 	if err != nil {
 		return plan{}, err
 	}
@@ -116,7 +124,7 @@ func (i *installer) replace(e *store.Entry, from, to *session.Session, how sessi
 	// Rules that are gone now have counted to their end. Plan again with that; only
 	// limits differ.
 	if err = i.collect(e, from, now); err == nil {
-		p, err = i.compileChange(e, from, to, how, now)
+		p, err = i.compileChange(was, from, to, how, now)
 	}
 	for n := 0; err == nil && n < len(p.rules.Rules); n++ {
 		if r := &p.rules.Rules[n]; r.RuleLimits != (datapath.RuleLimits{}) {

@@ -90,7 +90,7 @@ func (u *UPF) Buffer(p Packet) {
 	u.kept.keep(e, p)
 	u.o.DataPath.Taken(p.Entry)
 	if e.Buffer.Sent() {
-		u.kept.open(e, e.Session(), false)
+		u.kept.open(e, applied(e), false)
 	}
 	report := session.Report{SEID: e.SEID, DownlinkData: e.Buffer.Report(u.o.Now())}
 	if e.Buffer != nil && !e.Buffer.Due().IsZero() {
@@ -100,6 +100,9 @@ func (u *UPF) Buffer(p Packet) {
 	u.reports.send(e, report)
 }
 
+// applied is a session as it applies now; it is locked.
+func applied(e *store.Entry) *session.Session { return e.Usage.Applied(e.Session()) }
+
 // keep decides about a packet of a session, which is locked.
 func (k *keeper) keep(e *store.Entry, p Packet) {
 	if p.tpdu(e.Ethernet) == nil {
@@ -107,7 +110,7 @@ func (k *keeper) keep(e *store.Entry, p Packet) {
 		return
 	}
 	if e.Buffer == nil || !e.Buffer.Keeps(p.Rule) || e.Buffer.Sent() {
-		s := e.Session()
+		s := applied(e)
 		far := rules.FAR(s, p.Rule)
 		switch {
 		case far == nil:
@@ -195,6 +198,7 @@ func (k *keeper) takeCrowded() *store.Entry {
 // update follows a change of a session: what was kept is dropped, kept on, or sent. from is
 // what it was; nil: nobody knows.
 func (k *keeper) update(e *store.Entry, from, to *session.Session, dropAll bool) {
+	to = e.Usage.Applied(to)
 	if e.Buffer == nil && (from != nil && !buffer.Buffers(from) || k.open(e, to, false)) {
 		return
 	}
@@ -241,7 +245,7 @@ func (k *keeper) drainSome(e *store.Entry) bool {
 	if !e.Buffer.Draining() {
 		return false
 	}
-	s, late := e.Session(), time.Duration(0)
+	s, late := applied(e), time.Duration(0)
 	sent := k.pool.Drain(e.Buffer, s, drainAtOnce, func(f buffer.Frame) { k.inject(e, f) })
 	if k.reads.Load() { // what an earlier daemon has not read is on its way, too
 		late = e.Buffer.WaitedFor(k.now())
@@ -256,7 +260,7 @@ func (k *keeper) drainSome(e *store.Entry) bool {
 		k.log.Warn("packets for a UE that was idle may have been overtaken", "event", logevent.SessionReordered, "seid", e.SEID)
 	}
 	e.Buffer.Drained()
-	if err := k.install.put(e, s); err != nil {
+	if err := k.install.put(e, e.Session()); err != nil {
 		k.log.Error("a session keeps packets although it forwards", "event", logevent.SessionBufferFailed, "seid", e.SEID, "error", err)
 		return false
 	}
@@ -268,7 +272,7 @@ func (k *keeper) drainSome(e *store.Entry) bool {
 // up is sent, and says whether it does.
 func (k *keeper) open(e *store.Entry, s *session.Session, force bool) bool {
 	all := true
-	for _, rule := range k.forwards(e, s) {
+	for _, rule := range forwards(s) {
 		all = k.install.dp.Open(e.SEID, rule, force) && all
 	}
 	return all
@@ -276,17 +280,15 @@ func (k *keeper) open(e *store.Entry, s *session.Session, force bool) bool {
 
 // shut has the data path drop what comes for the rules that are not open yet.
 func (k *keeper) shut(e *store.Entry, s *session.Session) {
-	for _, rule := range k.forwards(e, s) {
+	for _, rule := range forwards(s) {
 		k.install.dp.Shut(e.SEID, rule)
 	}
 }
 
-// forwards are the rules of a session that forward.
-func (k *keeper) forwards(e *store.Entry, s *session.Session) (out []uint16) {
-	blocked := e.Usage.Blocked(s)
+// forwards are the rules of a session, as it applies, that forward.
+func forwards(s *session.Session) (out []uint16) {
 	for i := range s.PDRs {
-		rule := s.PDRs[i].ID
-		if _, is := blocked[rule]; !is && buffer.Forwards(s, rule) {
+		if rule := s.PDRs[i].ID; buffer.Forwards(s, rule) {
 			out = append(out, rule)
 		}
 	}

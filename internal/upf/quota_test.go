@@ -12,6 +12,7 @@ import (
 	"github.com/culvert-net/culvert/internal/packet"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
+	"github.com/culvert-net/culvert/internal/testutil/sample"
 )
 
 // smallQuota is what free5GC's online charging gives: 1,000 octets, and a threshold.
@@ -256,4 +257,27 @@ func (f *fakePath) usedUp(id uint64, rule uint16) bool {
 		}
 		return slices.Contains(q.Rules, rule) && sum >= q.Until
 	})
+}
+
+// A FAR for Quota Action may buffer: what comes is kept, and goes with the next quota.
+func TestQuotaActionBuffers(t *testing.T) {
+	w := newWorld(t)
+	other := uint32(7)
+	s := countedBy(session.URR{Volume: true, Trigger: session.TriggerVolumeQuota, VolumeQuota: octets(10_000), FARForQuotaAction: &other})
+	s.FARs = append(s.FARs, session.FAR{ID: other, Action: session.Buffer | session.Notify})
+	w.establish(s)
+	for range 12 {
+		w.path.packet(1, 2, 1000)
+		w.settle()
+	}
+	for i := range byte(5) {
+		w.Buffer(toUE(1, i))
+	}
+	e := w.store.Entry(1)
+	if n := kept(e); n != 5 || len(w.path.sent()) != 0 {
+		t.Fatalf("%d packets kept and %d sent, want 5 and none", n, len(w.path.sent()))
+	}
+	now := w.Session(1)
+	w.modify(now, sample.Copy(t, now), session.Modification{Renewed: []session.Renewed{{URR: 1, VolumeQuota: true}}})
+	w.await(func() bool { return len(w.path.sent()) == 5 })
 }

@@ -41,7 +41,7 @@ var (
 		kind: session.RuleURR, idIE: ie.URRID, octets: 4,
 		list: func(s *session.Session) *[]session.URR { return &s.URRs },
 		id:   func(r *session.URR) *uint32 { return &r.ID },
-		ies:  urrIEs, after: noteRenewed,
+		ies:  urrIEs, after: noteNew,
 	}
 	bars = &ruleType[session.BAR, uint8]{
 		kind: session.RuleBAR, idIE: ie.BARID, octets: 1,

@@ -201,7 +201,7 @@ func readModificationFlags(b *Builder, i wire.IE, _ *session.Session) {
 }
 
 // readQuery reads a Query URR: one URR or several. An unknown URR fails the
-// request, as an update of it would.
+// request, as an update of it would. One that the request removes is reported as it goes.
 func readQuery(b *Builder, i wire.IE, _ *session.Session) {
 	found := false
 	for i := range i.Each() {
@@ -211,7 +211,10 @@ func readQuery(b *Builder, i wire.IE, _ *session.Session) {
 		found = true
 		id := i.U32()
 		if b.To.URR(id) == nil {
-			i.Fail(wire.FailedRule(session.RuleURR, id, errUnknown))
+			if !slices.Contains(b.removed, removed{session.RuleURR, id}) {
+				i.Fail(wire.FailedRule(session.RuleURR, id, errUnknown))
+			}
+			continue
 		}
 		b.How.QueryURRs = append(b.How.QueryURRs, id)
 	}

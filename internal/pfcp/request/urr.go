@@ -1,6 +1,7 @@
 package request
 
 import (
+	"slices"
 	"time"
 
 	"github.com/wmnsk/go-pfcp/ie"
@@ -65,8 +66,12 @@ var urrIEs = newGroup(nil, []row[*session.URR]{
 	ie.ApplicationID, ie.SDFFilter, // exempt from the end of a quota
 ))
 
-// noteRenewed notes which values of a URR an update gives again.
-func noteRenewed(b *Builder, r *session.URR, u update, s seen) {
+// noteNew notes which values of a URR an update gives again, and whether the URR takes the ID of
+// one that the request removes.
+func noteNew(b *Builder, r *session.URR, u update, s seen) {
+	if u == create && slices.Contains(b.removed, removed{session.RuleURR, r.ID}) {
+		b.How.ReplacedURRs = append(b.How.ReplacedURRs, r.ID)
+	}
 	renewed := session.Renewed{
 		URR:             r.ID,
 		VolumeThreshold: urrIEs.has(s, ie.VolumeThreshold),

@@ -19,9 +19,6 @@ type Input struct {
 	Index   uint32       // of the slice in the data path
 	UEToUE  slice.UEToUE // where the slice does not say; "": drop
 	VPN     uint8        // number of the slice's VPN (slice.VPNNumbers)
-	// Blocked has the PDRs whose quota is used up, with the FAR that applies to
-	// them meanwhile (FAR ID for Quota Action).
-	Blocked map[uint16]uint32
 }
 
 // compiler makes the rules of one session.
@@ -79,13 +76,9 @@ func (c *compiler) compilePDR(p *session.PDR) error {
 	if len(p.PDI.Ethernet) > 0 && (!c.ethernet() || len(p.PDI.Filters) > 0) {
 		return fail(fmt.Errorf("a PDR with Ethernet packet filters needs a session of PDN type Ethernet and may have no SDF filters: %w", pfcp.ErrUnsupported))
 	}
-	id := p.FAR
-	if instead, blocked := c.Blocked[p.ID]; blocked {
-		id = instead
-	}
-	far := c.Session.FAR(id)
+	far := c.Session.FAR(p.FAR)
 	if far == nil {
-		return fail(fmt.Errorf("FAR %d does not exist", id))
+		return fail(fmt.Errorf("FAR %d does not exist", p.FAR))
 	}
 	r := datapath.Rule{
 		ID: p.ID, Precedence: p.Precedence, Direction: Direction(p), TEID: p.PDI.TEID, Ethernet: c.ethernet(),

@@ -75,27 +75,29 @@ func hasRule(list []datapath.Rule, id uint16) bool {
 	return find(list, func(r *datapath.Rule) bool { return r.ID == id }) != nil
 }
 
-// Blocked returns the PDRs whose quota is used up, each with the FAR that applies
-// meanwhile, where the SMF has named one. u may be nil.
-func (u *Usage) Blocked(s *session.Session) map[uint16]uint32 {
+// Applied returns a session as it applies now: a PDR whose quota is used up has the FAR that the
+// SMF has named for that (FAR ID for Quota Action). u may be nil.
+func (u *Usage) Applied(s *session.Session) *session.Session {
 	if u == nil {
-		return nil
+		return s
 	}
-	var out map[uint16]uint32
-	for i := range u.measurements {
-		if !u.measurements[i].exhausted || s.URRs[i].FARForQuotaAction == nil {
+	applied := s
+	for i := range s.URRs {
+		urr := &s.URRs[i]
+		if m := u.measurementOf(urr.ID); urr.FARForQuotaAction == nil || m == nil || !m.exhausted {
 			continue
 		}
-		for j := range s.PDRs {
-			if slices.Contains(s.PDRs[j].URRs, s.URRs[i].ID) {
-				if out == nil {
-					out = map[uint16]uint32{}
-				}
-				out[s.PDRs[j].ID] = *s.URRs[i].FARForQuotaAction
+		if applied == s {
+			applied = new(*s)
+			applied.PDRs = slices.Clone(s.PDRs)
+		}
+		for j := range applied.PDRs {
+			if p := &applied.PDRs[j]; slices.Contains(p.URRs, urr.ID) {
+				p.FAR = *urr.FARForQuotaAction
 			}
 		}
 	}
-	return out
+	return applied
 }
 
 // arm sets the limits of each rule: those of the URR that is nearest to one. The
@@ -109,6 +111,11 @@ func (u *Usage) arm(s *session.Session) {
 		c.notifyAt, c.stopAt, c.stops, c.refused.notifyAt = 0, 0, false, 0
 	}
 	u.waiting = false
+	if u.inactive && s.InactivityTimer > 0 {
+		for i := range u.counts {
+			u.counts[i].notifyNext()
+		}
+	}
 	for i := range u.measurements {
 		if !s.URRs[i].Inactive {
 			u.armURR(s, &s.URRs[i], &u.measurements[i])

@@ -130,11 +130,8 @@ func (m *measurement) renew(r session.Renewed, now time.Time) {
 	if r.TimeQuota {
 		m.quotaTime = m.used
 	}
-	if r.VolumeQuota || r.TimeQuota {
-		m.exhausted, m.holding = false, false
-	}
-	if r.VolumeQuota || r.TimeQuota || r.QuotaValidity {
-		m.given = now
+	if r.VolumeQuota || r.TimeQuota || r.QuotaValidity { // if another quota is used up, that ends it again
+		m.exhausted, m.holding, m.given = false, false, now
 	}
 }
 
@@ -307,7 +304,7 @@ func (m *measurement) report(u *session.URR, cause session.Cause, now time.Time)
 	one := func(c counted, from, to time.Time) *session.UsageReport {
 		out = append(out, session.UsageReport{
 			URR: u.ID, Sequence: m.sequence, Cause: cause, Start: from, End: to,
-			Volume: c.volume, Packets: c.packets, Duration: c.used, HasVolume: u.Volume, HasDuration: u.Time,
+			Volume: c.volume, Packets: c.packets, Duration: c.used, HasVolume: u.Volume, HasPackets: u.Volume && u.NumberOfPackets, HasDuration: u.Time,
 		})
 		m.sequence++
 		return &out[len(out)-1]

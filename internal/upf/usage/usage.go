@@ -57,13 +57,13 @@ func (t *tally) look(now counter.Counter) counter.Counter {
 	return grown
 }
 
-// measures says whether anything of a session is measured.
-func measures(s *session.Session) bool { return len(s.URRs) > 0 || s.InactivityTimer > 0 }
+// Measures says whether anything of a session is measured.
+func Measures(s *session.Session) bool { return len(s.URRs) > 0 || s.InactivityTimer > 0 }
 
 // New returns the Usage of a session that begins, or nil if nothing of it is
 // measured.
 func New(s *session.Session, now time.Time) *Usage {
-	if !measures(s) {
+	if !Measures(s) {
 		return nil
 	}
 	u := &Usage{measurements: make([]measurement, len(s.URRs)), seen: now}
@@ -76,6 +76,19 @@ func New(s *session.Session, now time.Time) *Usage {
 		if urr.Time && urr.ImmediateStart {
 			m.since = now
 		}
+	}
+	return u
+}
+
+// Counted returns the Usage of a session of which nothing was measured until now: what its rules
+// have forwarded and refused so far is counted for no URR that comes.
+func Counted(of []datapath.RuleUsage, now time.Time) *Usage {
+	u := &Usage{seen: now, looked: now}
+	for _, r := range of {
+		c := count{rule: r.Rule}
+		c.look(r.Volume)
+		c.refused.look(r.Refused)
+		u.counts = append(u.counts, c)
 	}
 	return u
 }
@@ -212,18 +225,25 @@ func (u *Usage) Due(s *session.Session, now time.Time) time.Time {
 			next = sooner(next, now.Add(time.Second)) // the data path cannot notify yet
 		}
 	}
-	if s.InactivityTimer > 0 && !u.inactive {
+	switch {
+	case s.InactivityTimer == 0:
+	case !u.inactive:
 		next = sooner(next, u.seen.Add(s.InactivityTimer))
+	case slices.ContainsFunc(u.counts, count.young):
+		next = sooner(next, now.Add(s.InactivityTimer))
 	}
 	return next
 }
 
-// young says that a rule of a URR has not forwarded enough yet for the data path to
-// notify us of its next packet.
+// young says that a rule has not forwarded enough yet for the data path to notify us of its next
+// packet.
+func (c count) young() bool { return c.volume.Bytes < granule }
+
+// young says so of a rule of a URR.
 func (u *Usage) young(s *session.Session, urr uint32) bool {
 	return slices.ContainsFunc(u.counts, func(c count) bool {
 		p := rules.PDR(s, c.rule)
-		return p != nil && c.volume.Bytes < granule && slices.Contains(p.URRs, urr)
+		return p != nil && c.young() && slices.Contains(p.URRs, urr)
 	})
 }
 
@@ -255,9 +275,9 @@ func (u *Usage) Resume(now time.Time) {
 func (u *Usage) Active(now time.Time) { u.inactive, u.seen = false, now }
 
 // Change returns the Usage of a session after a modification, and the last reports
-// of URRs that are gone. It does not change u, which may be nil, as may be the
-// result.
-func (u *Usage) Change(from, to *session.Session, renewed []session.Renewed, now time.Time) (*Usage, []session.UsageReport) {
+// of URRs that are gone, or were made anew with the same ID. It does not change u, which
+// may be nil, as may be the result.
+func (u *Usage) Change(from, to *session.Session, how session.Modification, now time.Time) (*Usage, []session.UsageReport) {
 	next := New(to, now)
 	if u == nil {
 		return next, nil
@@ -267,11 +287,14 @@ func (u *Usage) Change(from, to *session.Session, renewed []session.Renewed, now
 	}
 	next.counts, next.pending, next.seen, next.inactive = slices.Clone(u.counts), slices.Clone(u.pending), u.seen, u.inactive
 	next.looked, next.retry = u.looked, u.retry
+	if to.InactivityTimer != from.InactivityTimer {
+		next.Active(now)
+	}
 	var out []session.UsageReport
 	for i := range u.measurements {
 		m, was := u.measurements[i], &from.URRs[i]
 		urr := to.URR(m.id)
-		if urr == nil {
+		if urr == nil || slices.Contains(how.ReplacedURRs, m.id) {
 			out = append(out, m.report(was, session.CauseTermination, now)...)
 			continue
 		}
@@ -288,12 +311,12 @@ func (u *Usage) Change(from, to *session.Session, renewed []session.Renewed, now
 		}
 		*changed = m
 	}
-	for _, r := range renewed {
+	for _, r := range how.Renewed {
 		if m := next.measurementOf(r.URR); m != nil {
 			m.renew(r, now)
 		}
 	}
-	if len(next.measurements) == 0 && len(next.pending) == 0 && !measures(to) {
+	if len(next.measurements) == 0 && len(next.pending) == 0 && !Measures(to) {
 		return nil, out
 	}
 	return next, out

@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/wmnsk/go-pfcp/ie"
 
 	"github.com/culvert-net/culvert/internal/session"
@@ -50,4 +51,19 @@ func TestFiltersAlone(t *testing.T) {
 		t.Errorf("replaced: %+v", got)
 	}
 	b.upf.consistent(t)
+}
+
+// A request may remove a URR and make one with its ID, and query the one that goes.
+func TestURRTakesAnID(t *testing.T) {
+	b := newBed(t)
+	m := b.smf(2)
+	m.associate()
+	urr := func(id uint32) *ie.IE {
+		return ie.NewCreateURR(ie.NewURRID(id), ie.NewMeasurementMethod(0, 1, 0), ie.NewReportingTriggers(2, 0))
+	}
+	seid, _ := m.establish(1, uplinkPDR, toCore, urr(1), urr(2))
+	m.mustModify(seid, urr(3), ie.NewRemoveURR(ie.NewURRID(1)), urr(1), ie.NewRemoveURR(ie.NewURRID(2)), ie.NewQueryURR(ie.NewURRID(2)))
+	if diff := cmp.Diff(session.Modification{ReplacedURRs: []uint32{1}}, b.upf.changes[0]); diff != "" {
+		t.Error(diff)
+	}
 }
