@@ -2,6 +2,7 @@ package netdev
 
 import (
 	"cmp"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -32,6 +33,27 @@ type Entry struct {
 	Exit    int // ifindex of culvert1
 }
 
+// randomMAC returns one that is unicast and locally administered.
+func randomMAC() net.HardwareAddr {
+	mac := make(net.HardwareAddr, 6)
+	_, _ = rand.Read(mac) // it never fails
+	mac[0] = mac[0]&0xfc | 0x02
+	return mac
+}
+
+// makeEntry gives both ends a MAC. udev replaces one that the kernel chose
+// (MACAddressPolicy=persistent), and leaves one that somebody set.
+func (h *Host) makeEntry(mtu int) error {
+	pair := &netlink.Veth{
+		LinkAttrs: netlink.LinkAttrs{Name: EntryName, MTU: mtu, HardwareAddr: randomMAC()},
+		PeerName:  exitName, PeerHardwareAddr: randomMAC(),
+	}
+	if err := h.handle.LinkAdd(pair); err != nil {
+		return fmt.Errorf("make %s: %w", EntryName, err)
+	}
+	return nil
+}
+
 // PutEntry makes the pair, with the addresses given and no others. The kernel
 // asks for no neighbours there. Without a link-local address it sends no Redirects
 // (RFC 4861 section 8.2), which it would for a packet that came out of one tunnel and
@@ -39,9 +61,8 @@ type Entry struct {
 func (h *Host) PutEntry(addresses []netip.Addr, mtu int) (Entry, error) {
 	link, err := h.handle.LinkByName(EntryName)
 	if isNotFound(err) {
-		pair := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: EntryName, MTU: mtu}, PeerName: exitName}
-		if err := h.handle.LinkAdd(pair); err != nil {
-			return Entry{}, fmt.Errorf("make %s: %w", EntryName, err)
+		if err := h.makeEntry(mtu); err != nil {
+			return Entry{}, err
 		}
 		link, err = h.handle.LinkByName(EntryName)
 	}

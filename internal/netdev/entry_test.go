@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,6 +44,7 @@ func TestEntry(t *testing.T) {
 		if err != nil || e.Ifindex == 0 || e.Exit == 0 || e.Ifindex == e.Exit {
 			t.Fatalf("%+v, %v", e, err)
 		}
+		checkMACs(t, ns)
 		if got := ns.IP(t, "addr show culvert0"); !strings.Contains(got, "inet 10.244.1.1/32 ") || !strings.Contains(got, "inet6 fd00:1::1/128 ") ||
 			!strings.Contains(got, "NOARP,UP,LOWER_UP") || !strings.Contains(got, "mtu 1460") || strings.Contains(got, "tentative") {
 			t.Errorf("%s", got)
@@ -80,6 +82,20 @@ func TestEntry(t *testing.T) {
 	}
 	if got := ns.IP(t, "link"); strings.Contains(got, "culvert") {
 		t.Errorf("still there: %s", got)
+	}
+}
+
+// checkMACs: udev's MACAddressPolicy leaves alone what somebody set (NET_ADDR_SET, 3), and replaces
+// what the kernel chose (NET_ADDR_RANDOM, 1).
+func checkMACs(t *testing.T, ns *netns.NS) {
+	t.Helper()
+	const script = "mount -t sysfs sysfs /sys && cat /sys/class/net/culvert[01]/addr_assign_type"
+	if got := ns.Run(t, "unshare", "--mount", "sh", "-c", script); got != "3\n3\n" {
+		t.Errorf("how the MACs of culvert0 and culvert1 were assigned: %q", got)
+	}
+	here, there := ns.Interface(t, EntryName).HardwareAddr, ns.Interface(t, exitName).HardwareAddr
+	if slices.Equal(here, there) || here[0]&3 != 2 || there[0]&3 != 2 {
+		t.Errorf("%s and %s: want two that are unicast and locally administered", here, there)
 	}
 }
 
