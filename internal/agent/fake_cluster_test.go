@@ -110,6 +110,7 @@ type fakeHost struct {
 	pods      map[string]netdev.Pod
 	addresses []netip.Addr // of the entry; nil: no entry
 	mtu       int
+	mac       netdev.MAC // of the entry
 	routes    map[netip.Prefix]netdev.HostRoute
 	ready     []string // interfaces that forward
 	masked    [2][]netip.Prefix
@@ -162,7 +163,8 @@ func (h *fakeHost) CheckPod(p netdev.Pod) (wrong []string, err error) {
 }
 
 func (h *fakeHost) PutEntry(addresses []netip.Addr, mtu int) (netdev.Entry, error) {
-	return netdev.Entry{Ifindex: fakeEntry, Exit: fakeExit}, h.do(func() { h.addresses, h.mtu = addresses, mtu }, "entry")
+	e := netdev.Entry{Ifindex: fakeEntry, Exit: fakeExit}
+	return e, h.do(func() { h.addresses, h.mtu, e.MAC = addresses, mtu, h.mac }, "entry")
 }
 
 func (h *fakeHost) DeleteEntry() error {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -162,6 +163,25 @@ func TestInterfacesComeAndGo(t *testing.T) {
 	d.core.retry()
 	if got := state("eth1"); got != "native" {
 		t.Errorf("after another try eth1's state is %q", got)
+	}
+}
+
+// The data path addresses to culvert0 what the kernel is to get: it follows whoever sets the MAC.
+func TestEntryGetsAnotherMAC(t *testing.T) {
+	d := prepare(t, t.TempDir(), clusterFile, newFake()).start(t, underlay())
+	d.core.update(d.routed())
+	attached := func() bool { return slices.Contains(d.dp.log(), fmt.Sprintf("entry %d", fakeExit)) }
+	attached() // what the start did
+	d.core.update(d.routed())
+	if attached() {
+		t.Error("nothing changed, and the data path is given the MAC again")
+	}
+	d.kernel.mu.Lock()
+	d.kernel.mac = netdev.MAC{2, 0, 0, 0, 9, 9}
+	d.kernel.mu.Unlock()
+	d.core.update(d.routed())
+	if !attached() {
+		t.Error("the data path has the MAC of before")
 	}
 }
 

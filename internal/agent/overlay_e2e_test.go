@@ -223,6 +223,16 @@ func pinged(from *netns.NS, to netip.Addr, size int) bool {
 	return from.Command("ping", "-c1", "-W2", "-M", "do", "-s", strconv.Itoa(size), to.String()).Run() == nil
 }
 
+// within waits until something is true, and not for long.
+func within(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never came true: %s", what)
+		}
+	}
+}
+
 // everyPair calls f for each two pods that have an address of one family.
 func (m *members) everyPair(f func(name string, a, b *memberPod, to netip.Addr)) {
 	for _, x := range m.nodes {
@@ -249,6 +259,7 @@ func TestCluster(t *testing.T) {
 			checkHosts(t, m)
 			if sids == "single" {
 				checkSwitch(t, m)
+				checkMAC(t, m)
 				checkRestart(t, m)
 				checkLeave(t, m)
 			}
@@ -344,6 +355,16 @@ func endPackets(t *testing.T, n *memberNode) int {
 		t.Fatal(err)
 	}
 	return count
+}
+
+// checkMAC: somebody gives culvert0 another MAC, as udev does, and what tunnels bring still reaches
+// the node itself.
+func checkMAC(t *testing.T, m *members) {
+	n := m.nodes[0]
+	n.IP(t, "link set culvert0 address 02:00:00:00:00:99")
+	for _, to := range m.nodes[1].pods[0].addresses {
+		within(t, "the node reaches a pod of another", func() bool { return pinged(n.NS, to, 56) })
+	}
 }
 
 // checkRestart: packets go on while the daemon is away, and after.

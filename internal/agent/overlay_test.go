@@ -56,7 +56,7 @@ func (d *daemon) routed() *netdev.Snapshot {
 	}
 	if d.kernel.addresses != nil {
 		l := link(fakeEntry, netdev.EntryName)
-		l.MTU = d.kernel.mtu
+		l.MTU, l.MAC = d.kernel.mtu, slices.Clone(d.kernel.mac[:])
 		s.Links = append(s.Links, l)
 	}
 	return s

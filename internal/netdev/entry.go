@@ -31,7 +31,11 @@ const (
 type Entry struct {
 	Ifindex int // of culvert0
 	Exit    int // ifindex of culvert1
+	MAC     MAC // of culvert0: the data path addresses to it what the kernel gets
 }
+
+// MAC is the address of an Ethernet device.
+type MAC [6]byte
 
 // randomMAC returns one that is unicast and locally administered.
 func randomMAC() net.HardwareAddr {
@@ -76,7 +80,8 @@ func (h *Host) PutEntry(addresses []netip.Addr, mtu int) (Entry, error) {
 	if err != nil {
 		return Entry{}, fmt.Errorf("%s: %w", exitName, err)
 	}
-	e := Entry{link.Attrs().Index, exit.Attrs().Index}
+	e := Entry{Ifindex: link.Attrs().Index, Exit: exit.Attrs().Index}
+	copy(e.MAC[:], link.Attrs().HardwareAddr)
 	if err := h.handle.LinkSetIP6AddrGenMode(link, noLinkLocal); err != nil {
 		return Entry{}, fmt.Errorf("%s without a link-local address: %w", EntryName, err)
 	}

@@ -41,7 +41,7 @@ func TestEntry(t *testing.T) {
 	h := hostIn(t, ns)
 	for range 2 { // it may be repeated
 		e, err := h.PutEntry(addresses("10.244.1.1", "fd00:1::1"), 1460)
-		if err != nil || e.Ifindex == 0 || e.Exit == 0 || e.Ifindex == e.Exit {
+		if err != nil || e.Ifindex == 0 || e.Exit == 0 || e.Ifindex == e.Exit || !slices.Equal(e.MAC[:], ns.Interface(t, EntryName).HardwareAddr) {
 			t.Fatalf("%+v, %v", e, err)
 		}
 		checkMACs(t, ns)
@@ -53,12 +53,16 @@ func TestEntry(t *testing.T) {
 			t.Errorf("%s", got)
 		}
 	}
+	ns.IP(t, "link set culvert0 address 02:00:00:00:00:99")
 	e, err := h.PutEntry(addresses("10.244.9.1"), 1400)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := ns.IP(t, "addr show culvert0"); strings.Contains(got, "10.244.1.1") || strings.Contains(got, "fd00:1::1") || !strings.Contains(got, "10.244.9.1/32") || !strings.Contains(got, "mtu 1400") {
 		t.Errorf("changed: %s", got)
+	}
+	if want := (MAC{2, 0, 0, 0, 0, 0x99}); e.MAC != want {
+		t.Errorf("MAC %x, want that which somebody set by hand, %x", e.MAC, want)
 	}
 	r := HostRoute{Prefix: netip.MustParsePrefix("10.244.2.0/24"), Ifindex: e.Ifindex, Source: netip.MustParseAddr("10.244.9.1")}
 	for range 2 {

@@ -188,15 +188,18 @@ func (o *Overlay) syncEntry(mtu int) {
 		want = append(want, p.Masked().Addr().Next())
 	}
 	l, there := o.links.Link(netdev.EntryName)
-	if there && l.Index == o.entry.Ifindex && l.Up && l.MTU == mtu && o.mtu == mtu && slices.Equal(o.addresses, want) {
+	same := there && l.Index == o.entry.Ifindex && slices.Equal(l.MAC, o.entry.MAC[:])
+	if same && l.Up && l.MTU == mtu && o.mtu == mtu && slices.Equal(o.addresses, want) {
 		return
 	}
 	e, err := o.host.PutEntry(want, mtu)
 	if !o.check(err, "create the kernel's interface into the overlay", netdev.EntryName) {
 		return
 	}
-	if e != o.entry {
+	if e.Ifindex != o.entry.Ifindex {
 		o.routes = nil // they went with the one before
+	}
+	if e != o.entry {
 		if !o.check(o.dp.Entry.Put(e.Exit), "attach to the kernel's interface into the overlay", netdev.EntryName) {
 			return
 		}
