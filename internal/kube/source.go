@@ -45,7 +45,8 @@ type source struct {
 	registration cache.ResourceEventHandlerRegistration
 
 	health
-	missing atomic.Bool // the API server knows no such resource
+	optional bool        // the API server may know no such resource
+	missing  atomic.Bool // it knows none
 
 	// same, if set before it runs, says that an object has not changed for us.
 	same func(before, now any) bool
@@ -60,6 +61,9 @@ type wanted struct {
 	labels  labels.Set     // too
 	keep    cache.TransformFunc
 	changed func(name string) // called for an object that is new, different or gone
+	// optional: the cluster may lack the resource's definition, and then has no objects. Without
+	// it an answer 404, such as a proxy's before the API server, is an error like others.
+	optional bool
 }
 
 // only has keep transform the objects of its type, and no others.
@@ -74,7 +78,7 @@ func only[T any](keep func(*T) (any, error)) cache.TransformFunc {
 
 // follow makes a source of a resource.
 func follow[T runtime.Object](from lister[T], w wanted) (*source, error) {
-	s := &source{}
+	s := &source{optional: w.optional}
 	having, labelled := fields.SelectorFromSet(w.with).String(), labels.SelectorFromSet(w.labels).String()
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -114,17 +118,17 @@ func follow[T runtime.Object](from lister[T], w wanted) (*source, error) {
 	return s, nil
 }
 
-// observe notes how a request went. A missing resource is no failure, such as
-// policies in a cluster without their definition.
+// observe notes how a request went. It is no failure that an optional resource is
+// missing, such as policies in a cluster without their definition.
 func (s *source) observe(err error) {
-	s.missing.Store(apierrors.IsNotFound(err))
+	s.missing.Store(s.optional && apierrors.IsNotFound(err))
 	if s.missing.Load() {
 		err = nil
 	}
 	s.note(err)
 }
 
-// complete says whether the API server has sent all objects, or has no such
+// complete says whether the API server has sent all objects, or lacks an optional
 // resource.
 func (s *source) complete() bool {
 	return s.missing.Load() || s.registration.HasSynced()

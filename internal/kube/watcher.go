@@ -243,18 +243,27 @@ func (w *Watcher) makeSources() error {
 		soon(aboutPaths)(name) // policies choose it by its labels
 	}
 	node := func(name string) { w.observe.Add(task{aboutNode, name}) }
+	objects := func(name string, with fields.Set, keep cache.TransformFunc, changed func(string)) wanted {
+		return wanted{name: name, client: client, example: whole, with: with, keep: keep, changed: changed}
+	}
+	own := func(name string, with fields.Set, about string) wanted {
+		return wanted{name: name, client: client, example: whole, with: with, keep: only(w.keepOwn), changed: soon(about), optional: true}
+	}
+	pods := wanted{name: "pods", client: metadata, example: part, with: fields.Set{"spec.nodeName": w.config.Node}, keep: only(keepPod), changed: soon(aboutPods)}
+	claims := objects("claims", nil, only(keepLocatorClaim), soon(aboutClaims))
+	claims.labels = labels.Set{ClaimLabel: ""}
 	var errs [11]error
 	configMaps := client.Resource(configMapResource).Namespace(w.config.Namespace)
-	w.self, errs[0] = follow(client.Resource(nodeResource), wanted{"this node", client, whole, one(w.config.Node), nil, only(keepSelf), self})
-	w.nodes, errs[1] = follow(client.Resource(nodeResource), wanted{"nodes", client, whole, nil, nil, only(keepNode), node})
-	w.listing, errs[2] = follow(configMaps, wanted{"ConfigMap", client, whole, one(ListingName(w.config.Node)), nil, only(lean), soon(aboutPaths)})
-	w.named, errs[3] = follow(policies, wanted{"SRv6Policies by name", client, whole, fields.Set{"spec.node": w.config.Node}, nil, only(w.keepOwn), soon(aboutPaths)})
-	w.selecting, errs[4] = follow(policies, wanted{"SRv6Policies by label", client, whole, fields.Set{"spec.node": ""}, nil, only(w.keepOwn), soon(aboutPaths)})
-	w.classes, errs[5] = follow(client.Resource(classResource), wanted{"SRv6TrafficClasses", client, whole, nil, nil, only(w.keepOwn), soon(aboutClasses)})
-	w.classClaims, errs[6] = follow(client.Resource(claimResource), wanted{"SRv6TrafficClassClaims", client, whole, nil, nil, only(w.keepOwn), soon(aboutClasses)})
-	w.pods, errs[7] = follow(metadata.Resource(podResource), wanted{"pods", metadata, part, fields.Set{"spec.nodeName": w.config.Node}, nil, only(keepPod), soon(aboutPods)})
-	w.claims, errs[8] = follow(configMaps, wanted{"claims", client, whole, nil, labels.Set{ClaimLabel: ""}, only(keepLocatorClaim), soon(aboutClaims)})
-	w.earlier, errs[9] = follow(configMaps, wanted{"earlier claims", client, whole, one(LocatorsName), nil, only(lean), soon(aboutClaims)})
+	w.self, errs[0] = follow(client.Resource(nodeResource), objects("this node", one(w.config.Node), only(keepSelf), self))
+	w.nodes, errs[1] = follow(client.Resource(nodeResource), objects("nodes", nil, only(keepNode), node))
+	w.listing, errs[2] = follow(configMaps, objects("ConfigMap", one(ListingName(w.config.Node)), only(lean), soon(aboutPaths)))
+	w.named, errs[3] = follow(policies, own("SRv6Policies by name", fields.Set{"spec.node": w.config.Node}, aboutPaths))
+	w.selecting, errs[4] = follow(policies, own("SRv6Policies by label", fields.Set{"spec.node": ""}, aboutPaths))
+	w.classes, errs[5] = follow(client.Resource(classResource), own("SRv6TrafficClasses", nil, aboutClasses))
+	w.classClaims, errs[6] = follow(client.Resource(claimResource), own("SRv6TrafficClassClaims", nil, aboutClasses))
+	w.pods, errs[7] = follow(metadata.Resource(podResource), pods)
+	w.claims, errs[8] = follow(configMaps, claims)
+	w.earlier, errs[9] = follow(configMaps, objects("earlier claims", one(LocatorsName), only(lean), soon(aboutClaims)))
 	if w.config.NetworkPolicies {
 		errs[10] = w.netpol.follow(w.api, w.config.Tenants, func(string) { w.observe.AddAfter(task{about: aboutNetpol}, policiesSettle) })
 	}
