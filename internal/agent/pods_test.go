@@ -227,8 +227,14 @@ func TestPodReadiness(t *testing.T) {
 	}
 	d = prepare(t, t.TempDir(), strings.Replace(memberFile, "10.244.1.0/24", "10.244.1.0/30", 1), newFake()).start(t, podLinks(2))
 	mustAdd(t, d, 0)
-	if r, err := d.PodReadiness(); err != nil || r.Ready || !strings.Contains(r.Reason, "IPv4") {
-		t.Errorf("exhausted: %+v, %v", r, err)
+	if r, err := d.PodReadiness(); err != nil || !r.Ready {
+		t.Errorf("exhausted, and its pods go on: %+v, %v", r, err)
+	}
+	if s, err := d.Status(); err != nil || !slices.Contains(s.Overlay.Problems, "no more pods can be added: no address is left: all 1 of IPv4 are held") {
+		t.Errorf("exhausted: %+v, %v", s.Overlay, err)
+	}
+	if m := scraped(t, d.Agent); !strings.Contains(m, "culvert_pod_pool_used{prefix=\"10.244.1.0/30\",tenant=\"\"} 1\nculvert_pod_pool_used{") || !strings.Contains(m, "culvert_pod_pool_size{prefix=\"10.244.1.0/30\",tenant=\"\"} 1\n") {
+		t.Errorf("exhausted: %s", m)
 	}
 	if _, err := d.AddPod(nthPod(1)); !errors.Is(err, pods.ErrExhausted) {
 		t.Errorf("exhausted: %v", err)

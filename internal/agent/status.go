@@ -402,7 +402,7 @@ func (c *core) overlayStatus(silence string) *OverlayStatus {
 		s.SIDs = append(s.SIDs, fmt.Sprintf("%s %s", sid.SID, sid.Behavior))
 	}
 	s.Uplinks = c.overlay.UplinkNames()
-	s.Problems = slices.Concat(c.overlay.Problems(), g.Problems, problems)
+	s.Problems = slices.Concat(c.overlay.Problems(), g.Problems, c.roomProblems(), problems)
 	if silence != "" {
 		s.Problems = append(s.Problems, silence)
 	}

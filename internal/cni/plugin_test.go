@@ -349,9 +349,9 @@ func TestStatusAndGC(t *testing.T) {
 	if err := n.status(t); err != nil {
 		t.Errorf("STATUS: %v", err)
 	}
-	a.Readiness = pods.Readiness{Reason: "no address is left"}
-	if err := n.status(t); code(err) != errNotAvailable || !strings.Contains(err.Error(), "no address is left") {
-		t.Errorf("STATUS of a full node: %v", err)
+	a.Readiness = pods.Readiness{Reason: "no prefix for pods"}
+	if err := n.status(t); code(err) != errNotAvailable || !strings.Contains(err.Error(), "no prefix for pods") {
+		t.Errorf("STATUS of a node without prefixes: %v", err)
 	}
 	a.Readiness = pods.Readiness{Reason: "no uplink", Limited: true}
 	if err := n.status(t); code(err) != errLimitedConnectivity || !strings.Contains(err.Error(), "no uplink") {

@@ -263,6 +263,16 @@ var families = slices.Concat(
 			emit(float64(r.Disputed))
 		}
 	}),
+	gauge("pod_pool_used", "Addresses of a prefix that pods of this node have; tenant is empty for the cluster's own network.", func(r *reading, emit emit) {
+		for _, p := range r.podPools {
+			emit(float64(p.Used), p.Prefix.String(), p.Tenant)
+		}
+	}, "prefix", "tenant"),
+	gauge("pod_pool_size", "Addresses of a prefix that pods of this node can have.", func(r *reading, emit emit) {
+		for _, p := range r.podPools {
+			emit(float64(p.Size), p.Prefix.String(), p.Tenant)
+		}
+	}, "prefix", "tenant"),
 	gauge("bgp_candidate_paths", "Candidate paths of SR policies that BGP peers advertise to this node.", func(r *reading, emit emit) {
 		if r.peers != nil {
 			emit(float64(r.Paths))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/agent"
 	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/agent/pods"
 	"github.com/culvert-net/culvert/internal/config"
 )
 
@@ -45,6 +46,7 @@ type reading struct {
 
 	announcements []agent.AnnouncementStatus
 	withdrawals   map[string]uint64
+	podPools      []pods.Pool
 }
 
 // read reads all of it, as far as there are no errors.
@@ -53,6 +55,7 @@ func read(a *agent.Agent) (*reading, error) {
 	if r.DataPath == "" {
 		return r, nil
 	}
+	r.podPools, _ = agent.PodPools(a) // none: the daemon is ending
 	var errs [8]error
 	r.outcomes, errs[0] = a.Outcomes()
 	if !r.tooMany(desired.KindSID) {

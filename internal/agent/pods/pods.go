@@ -553,12 +553,10 @@ func (p *Pods) UpdateMTU() {
 	}
 }
 
-// Readiness says whether pods can be added now.
+// Readiness says whether pods can be added now. A node whose addresses are all held stays ready: Add
+// fails until a pod ends, but Kubernetes evicts the pods of a node that is not ready.
 func (p *Pods) Readiness() Readiness {
 	s := p.now()
-	if err := p.book.Room(); s.Problem == "" && err != nil {
-		s.Problem = err.Error()
-	}
 	return Readiness{Ready: s.Problem == "", Reason: s.Problem, Limited: s.Limited}
 }
 
