@@ -222,7 +222,7 @@ var importers = []struct {
 	{"go.etcd.io/bbolt", []string{"internal/agent", "internal/ipam"}, "one owner of the state on disk, and the book of addresses that is kept in it"},
 	{"github.com/wmnsk/go-pfcp", []string{"internal/pfcp", "internal/smf"}, "one speaker of PFCP, and one that judges it from outside"},
 	{"github.com/osrg/gobgp", []string{"internal/bgp"}, "one speaker of BGP"},
-	{"github.com/google/nftables", []string{"internal/netdev"}, "one owner of the kernel's network"},
+	{"github.com/google/nftables", []string{"internal/netdev", "internal/doctor"}, "one owner of the kernel's network; the doctor reads rules of others, and changes none"},
 	{"k8s.io/client-go", []string{"internal/kube"}, "one client of Kubernetes"},
 	{"github.com/mattfenwick/cyclonus", []string{"internal/testutil/policycase"}, "a judge of policies: it serves tests only"},
 	{"github.com/evanw/esbuild", []string{"internal/ui/bundle"}, "it makes the page, and is in no program of ours"},

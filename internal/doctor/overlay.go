@@ -54,6 +54,7 @@ func (n *network) member() []Check {
 	if n.Overlay.Faults != nil {
 		checks = append(checks, checkFaults(n.Overlay.Faults, len(n.Overlay.Nodes))...)
 	}
+	checks = append(checks, forwardChains(n.Snapshot)...)
 	checks = append(checks, ipvs(n.Snapshot), kernelSIDs(n.Snapshot))
 	checks = append(checks, n.Overlay.plugins()...)
 	return append(checks, n.interfaces(slices.DeleteFunc(slices.Clone(n.Interfaces), isUplink))...)

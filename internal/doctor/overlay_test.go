@@ -50,6 +50,59 @@ func TestPastTheGuards(t *testing.T) {
 	}
 }
 
+// A chain that drops what it forwards is found, and the commands have it accept pods' packets.
+func TestForwardChains(t *testing.T) {
+	for name, v := range map[string]struct {
+		rules, accepted string // commands; accepted: others that the check has to understand
+		place, fix      string
+	}{
+		"iptables": {"iptables -P FORWARD DROP", "iptables -I FORWARD -i culv+ -j ACCEPT; iptables -I FORWARD -o culv+ -j ACCEPT",
+			"ip filter FORWARD", "iptables -I FORWARD -s 10.244.1.0/24 -j ACCEPT; iptables -I FORWARD -d 10.244.1.0/24 -j ACCEPT"},
+		"ip6tables": {"ip6tables -P FORWARD DROP; ip6tables -A FORWARD -s fd00:10:244:1::/65 -j ACCEPT", "ip6tables -I FORWARD -m comment --comment pods -s fd00:10:244::/47 -j ACCEPT; ip6tables -I FORWARD -d fd00:10::/32 -j ACCEPT",
+			"ip6 filter FORWARD", "ip6tables -I FORWARD -s fd00:10:244:1::/64 -j ACCEPT; ip6tables -I FORWARD -d fd00:10:244:1::/64 -j ACCEPT"},
+		"Docker": {"iptables -P FORWARD DROP; iptables -N DOCKER-USER; iptables -A FORWARD -j DOCKER-USER; iptables -A FORWARD -i docker0 -j ACCEPT; iptables -A FORWARD -m conntrack --ctstate ESTABLISHED -j ACCEPT",
+			"iptables -A DOCKER-USER -s 10.244.0.0/16 -j ACCEPT; iptables -A DOCKER-USER -d 10.244.0.0/15 -j ACCEPT",
+			"ip filter FORWARD", "iptables -I FORWARD -s 10.244.1.0/24 -j ACCEPT; iptables -I FORWARD -d 10.244.1.0/24 -j ACCEPT"},
+		"nft": {"nft add table ip own; nft add chain ip own forward { type filter hook forward priority 0;policy drop;}; nft add rule ip own forward ip saddr { 10.9.0.0/16, 10.8.0.0/16 } drop",
+			"nft add rule ip own forward ip saddr { 10.244.1.0/24, 10.250.1.0/24 } accept; nft add rule ip own forward ip daddr 10.244.1.0/24 counter accept",
+			"ip own forward", "nft insert rule ip own forward ip saddr 10.244.1.0/24 accept; nft insert rule ip own forward ip daddr 10.244.1.0/24 accept"},
+		"both families": {"nft add table inet own; nft add chain inet own forward { type filter hook forward priority 0;policy drop;}; nft add rule inet own forward meta nfproto ipv4 accept",
+			"nft add rule inet own forward accept",
+			"inet own forward", "nft insert rule inet own forward ip6 saddr fd00:10:244:1::/64 accept; nft insert rule inet own forward ip6 daddr fd00:10:244:1::/64 accept"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, mend := range []string{v.fix, v.accepted} {
+				ns := clusterNode(t)
+				ns.IP(t, "route add unreachable 10.244.1.0/24 proto 84")
+				ns.IP(t, "route add unreachable fd00:10:244:1::/64 proto 84")
+				run := func(commands string) {
+					for line := range strings.SplitSeq(commands, "; ") {
+						ns.Run(t, strings.Fields(line)[0], strings.Fields(line)[1:]...)
+					}
+				}
+				const fine = "netfilter: forwarded packets"
+				find(t, inside(t, ns, Options{}), fine)
+				run(v.rules)
+				c := find(t, inside(t, ns, Options{}), "netfilter: "+v.place)
+				if c.Level != Warn || !strings.Contains(c.Detail, "policy is drop") || c.Fix != v.fix {
+					t.Errorf("%+v", c)
+				}
+				run(mend)
+				if c := find(t, inside(t, ns, Options{}), fine); c.Level != OK || c.Fix != "" {
+					t.Errorf("after %q: %+v", mend, c)
+				}
+			}
+		})
+	}
+	ns := clusterNode(t)
+	ns.Run(t, "iptables", "-P", "FORWARD", "DROP")
+	if c := find(t, inside(t, ns, Options{}), "netfilter: ip filter FORWARD"); c.Level != Warn || !strings.HasPrefix(c.Fix, "iptables -I FORWARD -s PREFIX ") {
+		t.Errorf("no member yet: %+v", c)
+	}
+	ns.IP(t, "route add unreachable fd00:10:244:1::/64 proto 84")
+	find(t, inside(t, ns, Options{}), "netfilter: forwarded packets") // pods have no IPv4
+}
+
 // A node whose uplink is a veth is in order, and nobody asks it for XDP: neither
 // where the configuration is known, nor where culvert0 alone tells what it is.
 func TestHealthyMember(t *testing.T) {
