@@ -1,25 +1,38 @@
 package config
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
 	"slices"
+	"syscall"
 
 	"github.com/culvert-net/culvert/gtpu"
 )
 
-// CheckMachine finds what of c the machine lacks that the process runs on: interfaces
-// and CPUs.
+// CheckMachine finds what of c the machine lacks that the process runs on, interfaces, addresses
+// and CPUs, and pools that hold its addresses.
 func (c *Config) CheckMachine() error {
 	links, err := net.Interfaces()
 	if err != nil {
 		return err
 	}
 	have := make([]string, len(links))
+	own := map[netip.Addr]string{}
 	for i, l := range links {
 		have[i] = l.Name
+		addresses, err := l.Addrs()
+		if err != nil {
+			return err
+		}
+		for _, a := range addresses {
+			if p, err := netip.ParsePrefix(a.String()); err == nil {
+				own[p.Addr()] = l.Name
+			}
+		}
 	}
 	cpus, err := readCPUs(os.DirFS("/"))
 	if err != nil {
@@ -27,6 +40,7 @@ func (c *Config) CheckMachine() error {
 	}
 	var p problems
 	c.checkInterfaces(&p, have)
+	c.checkAddresses(&p, own, canListen)
 	if problem, fix := cpus.check(c.Spread.CPUs); problem != "" {
 		p.add("spread.cpus", fix, "%s", problem)
 	}
@@ -53,6 +67,43 @@ func (c *Config) checkInterfaces(p *problems, have []string) {
 	for i, s := range c.SIDs {
 		check(fmt.Sprintf("sids[%d].interface", i), s.Interface)
 	}
+}
+
+// CheckAddresses finds the addresses of upf.n4 that a machine lacks, and pools that hold an address of
+// it. own has the interface of each of its addresses.
+func (c *Config) CheckAddresses(own map[netip.Addr]string) error {
+	var p problems
+	c.checkAddresses(&p, own, func(netip.Addr) bool { return false })
+	return p.err()
+}
+
+// checkAddresses does that. listens says whether the kernel lets somebody listen at an address that is
+// on no interface.
+func (c *Config) checkAddresses(p *problems, own map[netip.Addr]string, listens func(netip.Addr) bool) {
+	for i, a := range c.UPF.N4 {
+		p.refuse(a.IsValid() && own[a] == "" && !listens(a), fmt.Sprintf("upf.n4[%d]", i),
+			fmt.Sprintf("ip address add %s dev INTERFACE, or an address that this machine has", a), "no interface of this machine has %s", a)
+	}
+	// Validate knows what the file names.
+	others := slices.DeleteFunc(slices.SortedFunc(maps.Keys(own), netip.Addr.Compare), func(a netip.Addr) bool {
+		return slices.Contains(c.UPF.N4, a) || slices.Contains(c.GTPU.Addresses, a)
+	})
+	claimPools(c, func(_ claimKind, pool netip.Prefix, _ bool, names func() (string, string)) {
+		if i := slices.IndexFunc(others, pool.Contains); i >= 0 {
+			field, what := names()
+			p.add(field, "leave out this machine's addresses and networks: the data path would keep packets from them", "%s: %s of interface %s is in it", what, others[i], own[others[i]])
+		}
+	})
+}
+
+// canListen says whether the kernel lets UDP listen at an address: it may without an interface that has
+// it (ip_nonlocal_bind, a route of type local).
+func canListen(a netip.Addr) bool {
+	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(a, 0)))
+	if err == nil {
+		_ = c.Close()
+	}
+	return !errors.Is(err, syscall.EADDRNOTAVAIL)
 }
 
 // InterfaceNames returns the names of the interfaces, in the order of the file.

@@ -26,7 +26,10 @@ const (
 	claimLocator claimKind = iota
 	claimSID
 	claimGTPU
+	claimN4
+	claimOther // an address of somebody whom this node speaks to
 	claimPool
+	claimPublic // of a NAT
 	claimPods
 	claimSteering
 )
@@ -38,11 +41,24 @@ var clash = map[[2]claimKind]struct{ problem, fix string }{
 	{claimSID, claimSID}:          {"overlaps", "each SID needs LOC:FUNC of its own; only a NEXT-C-SID SID may hold longer ones"},
 	{claimLocator, claimGTPU}:     {"lies in", "use an address outside of the locator: a SID would win over it"},
 	{claimSID, claimGTPU}:         {"lies in", "use an address outside of the SID: the SID wins over it"},
+	{claimLocator, claimN4}:       {"lies in", "use an address outside of the locator: a SID would win over it"},
+	{claimSID, claimN4}:           {"lies in", "use an address outside of the SID: the SID wins over it"},
+	{claimLocator, claimOther}:    {"lies in", "use a locator without it: addresses of the locator are this node's"},
+	{claimSID, claimOther}:        {"lies in", "use a SID without it: addresses of the SID are this node's"},
 	{claimLocator, claimPool}:     {"overlaps", "use addresses outside of the locator: a SID would win over them"},
 	{claimSID, claimPool}:         {"overlaps", "use addresses outside of the SID: the SID wins over them"},
 	{claimGTPU, claimSteering}:    {"is", "remove it: what is sent to a GTP-U address ends at this node"},
+	{claimN4, claimSteering}:      {"is", "remove it: what is sent to an N4 address ends at this node"},
 	{claimGTPU, claimPool}:        {"holds", "take the node's GTP-U address out of the UE pool"},
+	{claimN4, claimPool}:          {"holds", "take the node's N4 address out of the UE pool: the data path would keep PFCP from it"},
+	{claimOther, claimPool}:       {"holds", "take the address out of the UE pool: the data path would drop what is sent from it"},
 	{claimPool, claimPool}:        {"overlaps", "give each UE its place in one pool"},
+	{claimGTPU, claimPublic}:      {"hold", "use public addresses without the node's GTP-U address"},
+	{claimN4, claimPublic}:        {"hold", "use public addresses without the node's N4 address: the data path would keep PFCP from it"},
+	{claimOther, claimPublic}:     {"hold", "use public addresses without it: the data path would drop what is sent from it"},
+	{claimPool, claimPublic}:      {"overlap", "use public addresses that no UE has"},
+	{claimPublic, claimPublic}:    {"overlap", "give each pool public addresses of its own"},
+	{claimPublic, claimPods}:      {"overlaps", "use pod addresses without the NAT's public ones"},
 	{claimLocator, claimPods}:     {"overlaps", "use pod addresses outside of the locator: a SID would win over them"},
 	{claimSID, claimPods}:         {"overlaps", "use pod addresses outside of the SID: the SID wins over them"},
 	{claimPool, claimPods}:        {"overlaps", "give each UE and each pod an address of its own"},
@@ -110,21 +126,62 @@ func overlap(v *validator, outer, inner claim) bool {
 	return true
 }
 
+// adder adds a claim.
+type adder func(kind claimKind, p netip.Prefix, nested bool, names func() (field, what string))
+
+// claimHosts adds the addresses of this node's control and user plane, and of those whom it
+// speaks to as far as they are named one by one, each once.
+func claimHosts(v *validator, add adder) {
+	seen := map[netip.Addr]bool{}
+	one := func(kind claimKind, a netip.Addr, what, format string, args ...any) {
+		if !seen[a] {
+			seen[a] = true
+			add(kind, host(a), false, func() (string, string) { return fmt.Sprintf(format, args...), what + " " + a.String() })
+		}
+	}
+	named := func(list Senders, what, format string, args ...any) {
+		for i, p := range list {
+			if p.IsSingleIP() {
+				one(claimOther, p.Addr(), what, format+"[%d]", append(slices.Clone(args), i)...)
+			}
+		}
+	}
+	for i, a := range v.GTPU.Addresses {
+		one(claimGTPU, a, "GTP-U address", "gtpu.addresses[%d]", i)
+	}
+	for i, a := range v.UPF.N4 {
+		one(claimN4, a, "N4 address", "upf.n4[%d]", i)
+	}
+	named(v.UPF.SMFs, "SMF", "upf.smfs")
+	for i, a := range v.UPF.Connect {
+		one(claimOther, a, "SMF", "upf.connect[%d]", i)
+	}
+	for i := range v.Interfaces {
+		named(v.Interfaces[i].Peers, "GTP-U peer", "interfaces[%d].peers", i)
+	}
+	for i := range v.Tunnels {
+		one(claimOther, v.Tunnels[i].Remote, "GTP-U peer", "tunnels[%d].remote", i)
+	}
+	for i, p := range v.BGP.Peers {
+		one(claimOther, p.Address, "BGP peer", "bgp.peers[%d].address", i)
+	}
+}
+
 // claimPools adds the addresses of UEs, and those that a NAT gives them.
-func claimPools(v *validator, add func(kind claimKind, p netip.Prefix, nested bool, names func() (string, string))) {
-	for i, p := range v.GTPU.Pools {
+func claimPools(c *Config, add adder) {
+	for i, p := range c.GTPU.Pools {
 		add(claimPool, p, false, func() (string, string) { return fmt.Sprintf("gtpu.pools[%d]", i), "pool " + p.String() })
 	}
-	for i, pool := range v.UPF.UEPools {
+	for i, pool := range c.UPF.UEPools {
 		for j, p := range pool.Prefixes {
 			add(claimPool, p, false, func() (string, string) {
 				return fmt.Sprintf("upf.ue_pools[%d].prefixes[%d]", i, j), "pool " + p.String()
 			})
 		}
 	}
-	for i, pool := range v.UPF.UEPools {
+	for i, pool := range c.UPF.UEPools {
 		if n := pool.NAT; n != nil {
-			add(claimPool, n.Addresses, false, func() (string, string) {
+			add(claimPublic, n.Addresses, false, func() (string, string) {
 				return fmt.Sprintf("upf.ue_pools[%d].nat.addresses", i), "public addresses " + n.Addresses.String()
 			})
 		}
@@ -162,10 +219,8 @@ func claims(v *validator) []claim {
 			return fmt.Sprintf("policies[%d].binding_sid", i), fmt.Sprintf("binding SID %s of policy %q", p.BindingSID, p.Name)
 		})
 	}
-	for i, a := range v.GTPU.Addresses {
-		add(claimGTPU, host(a), false, func() (string, string) { return fmt.Sprintf("gtpu.addresses[%d]", i), "GTP-U address " + a.String() })
-	}
-	claimPools(v, add)
+	claimHosts(v, add)
+	claimPools(v.Config, add)
 	for i, s := range v.Slices {
 		if s.N9 != nil {
 			add(claimSID, s.N9.LocalSID, false, func() (string, string) {

@@ -113,6 +113,62 @@ func TestAnySMF(t *testing.T) {
 	}
 }
 
+// Prefixes in which SMFs and GTP-U peers are may be wide, and a pool may lie in them. What leads to
+// N4 from elsewhere may be steered.
+func TestPoolsBesidePeers(t *testing.T) {
+	for _, c := range [][2]string{
+		{"192.0.2.0/24", "10.0.0.0/8"},
+		{"smfs: [192.0.2.0/24]", "smfs: any"},
+		{"peers: [10.1.0.0/24, 10.1.1.0/24]", "peers: any"},
+		{"10.1.1.0/24", "10.45.0.0/24"},
+		{"  protected:", "  ue_to_ue: n6\n  protected:"},
+		{"policies:\n", "steering: [{prefix: 0.0.0.0/0, policy: red}, {prefix: 192.0.2.0/24, policy: red}]\npolicies:\n"},
+		{"policies:\n", "locators: [{name: main, prefix: \"2001:db8:1::/48\"}]\npolicies:\n"},
+		{"[192.0.2.10, ", "[192.0.2.1, "}, // the GTP-U address
+	} {
+		text := strings.Replace(upf, c[0], c[1], 1)
+		if _, err := config.Parse([]byte(text)); err != nil || text == upf {
+			t.Errorf("%s: %v", c[1], err)
+		}
+	}
+}
+
+// What this machine has and lacks is not in the file.
+func TestCheckAddresses(t *testing.T) {
+	own := map[netip.Addr]string{}
+	for name, list := range map[string]string{"lo": "127.0.0.1 ::1", "n3": "192.0.2.1", "n4": "192.0.2.10 2001:db8::10", "n6": "198.51.100.254 2001:db8:6::fe"} {
+		for a := range strings.FieldsSeq(list) {
+			own[netip.MustParseAddr(a)] = name
+		}
+	}
+	for _, c := range []struct{ from, to, want string }{
+		{"sst: 2", "sst: 2", ""},
+		{"10.45.0.0/16", "198.51.100.0/25", ""}, // a part of N6's network that the router leads here
+		{"192.0.2.10, ", "192.0.2.99, ", "upf.n4[0]: no interface of this machine has 192.0.2.99 (fix: ip address add 192.0.2.99 dev INTERFACE, or an address that this machine has)"},
+		{"10.45.0.0/16", "198.51.100.0/24", "upf.ue_pools[0].prefixes[0]: pool 198.51.100.0/24: 198.51.100.254 of interface n6 is in it (fix: leave out this machine's addresses and networks: the data path would keep packets from them)"},
+		{"2001:db8:45::/48", "2001:db8:6::/48", "upf.ue_pools[0].prefixes[1]: pool 2001:db8:6::/48: 2001:db8:6::fe of interface n6 is in it"},
+		{"prefixes: [10.45.0.0/16, ", "nat: {addresses: 198.51.100.0/24}, prefixes: [10.45.0.0/18, ", "upf.ue_pools[0].nat.addresses: public addresses 198.51.100.0/24: 198.51.100.254 of interface n6 is in it"},
+	} {
+		parsed, err := config.Parse([]byte(strings.Replace(upf, c.from, c.to, 1)))
+		if err != nil {
+			t.Fatalf("%s: %v", c.to, err)
+		}
+		if err := parsed.CheckAddresses(own); (err == nil) != (c.want == "") || err != nil && !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%s: got\n%v\nwant %s", c.to, err, c.want)
+		}
+	}
+}
+
+// An address of N4 need not be on an interface if the kernel lets the daemon listen there.
+func TestCheckMachineN4(t *testing.T) {
+	for text, want := range map[string]string{"127.9.9.9": "", "192.0.2.99": "no interface of this machine has 192.0.2.99"} {
+		c := config.Config{UPF: config.UPF{N4: []netip.Addr{netip.MustParseAddr(text)}}}
+		if err := c.CheckMachine(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
 func TestUPFRefuses(t *testing.T) {
 	for _, tt := range []struct{ from, to, want string }{
 		{"  n4: [192.0.2.10, \"2001:db8::10\"]", "  node_id: a", "line 10: upf.n4: no address for PFCP is given"},
@@ -133,6 +189,19 @@ func TestUPFRefuses(t *testing.T) {
 		{"  protected: [", "  ue_may_reach: [192.0.2.0/28]\n  protected: [", "upf.ue_may_reach[0]: 192.0.2.0/28 is in upf.protected, too"},
 		{"10.45.0.0/16", "10.45.0.0/14", "limits.sessions: 65536 is too few for the 327680 addresses of the pools (fix: at least 163840, or smaller pools)"},
 		{"10.45.0.0/16", "192.0.2.0/24", "GTP-U address 192.0.2.1"},
+		{"10.45.0.0/16", "192.0.2.8/29", "upf.ue_pools[0].prefixes[0]: pool 192.0.2.8/29 holds N4 address 192.0.2.10 (fix: take the node's N4 address out of the UE pool"},
+		{`"2001:db8:45::/48"`, `"2001:db8::/60"`, "upf.ue_pools[0].prefixes[1]: pool 2001:db8::/60 holds N4 address 2001:db8::10"},
+		{"192.0.2.0/24", "10.45.0.20/32", "upf.ue_pools[0].prefixes[0]: pool 10.45.0.0/16 holds SMF 10.45.0.20 (fix: take the address out of the UE pool"},
+		{"smfs: [192.0.2.0/24]", "smfs: any\n  connect: [10.45.0.20]", "pool 10.45.0.0/16 holds SMF 10.45.0.20"},
+		{"10.1.1.0/24", "10.45.1.1/32", "upf.ue_pools[0].prefixes[0]: pool 10.45.0.0/16 holds GTP-U peer 10.45.1.1"},
+		{"gtpu: {a", "tunnels: [{name: t, remote: 10.45.1.1, remote_teid: 1}]\ngtpu: {a", "pool 10.45.0.0/16 holds GTP-U peer 10.45.1.1"},
+		{"gtpu: {a", "gtpu: {pools: [192.0.2.8/29], a", "gtpu.pools[0]: pool 192.0.2.8/29 holds N4 address 192.0.2.10"},
+		{"prefixes: [10.45.0.0/16, ", "nat: {addresses: 192.0.0.0/22}, prefixes: [10.45.0.0/16, ", "upf.ue_pools[0].nat.addresses: public addresses 192.0.0.0/22 hold N4 address 192.0.2.10 (fix: use public addresses without"},
+		{"prefixes: [10.45.0.0/16, ", "nat: {addresses: 192.0.0.0/22}, prefixes: [10.45.0.0/16, ", "upf.ue_pools[0].nat.addresses: public addresses 192.0.0.0/22 hold GTP-U address 192.0.2.1 (fix: use public addresses without the node's GTP-U address)"},
+		{`local_sid: "2001:db8:1:d46::/64"`, `local_sid: "2001:db8::/64"`, `upf.n4[1]: N4 address 2001:db8::10 lies in SID 2001:db8::/64 of slice "a" (fix: use an address outside of the SID`},
+		{"policies:\n", "locators: [{name: main, prefix: \"2001:db8::/48\"}]\npolicies:\n", `upf.n4[1]: N4 address 2001:db8::10 lies in locator "main"`},
+		{"policies:\n", "locators: [{name: main, prefix: \"2001:db8:5::/48\"}]\nbgp: {asn: 1, router_id: 192.0.2.1, peers: [{address: \"2001:db8:5::1\", asn: 1}]}\npolicies:\n", `bgp.peers[0].address: BGP peer 2001:db8:5::1 lies in locator "main"`},
+		{"policies:\n", "steering: [{prefix: 192.0.2.10/32, policy: red}]\npolicies:\n", "steering[0].prefix: steered prefix 192.0.2.10/32 is N4 address 192.0.2.10 (fix: remove it"},
 		{"snssai: {sst: 2}", `snssai: {sst: 1, sd: "000002"}`, "slices[2].snssai: the choice of sst 1, sd \"000002\", network instance \"\" is already that of slices[1]"},
 		{"snssai: {sst: 2}", `snssai: {sst: 2, sd: "12"}`, `sst 2, sd "12" is not an S-NSSAI`},
 		{"name: b", "name: a", "slices[1].name: a is already that of slices[0]"},

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,8 +25,8 @@ func TestMembership(t *testing.T) {
 	}
 }
 
-// TestConfigurations: `culvert check --offline` finds no mistake in what the laboratories give
-// their daemons in any mode.
+// TestConfigurations: `culvert check` finds no mistake in what the laboratories give their daemons in
+// any mode, and no address that a node lacks or that a pool holds.
 func TestConfigurations(t *testing.T) {
 	list, err := topology.List()
 	if err != nil {
@@ -47,6 +48,9 @@ func TestConfigurations(t *testing.T) {
 				if err := config.Check(text, false); err != nil {
 					t.Errorf("%s: %s: %q: %v", l.Name, n.Name, variant, err)
 				}
+				if err := checkAddresses(text, l.Addresses(n)); err != nil {
+					t.Errorf("%s: %s: %q: on its node: %v", l.Name, n.Name, variant, err)
+				}
 				checked[l.Name+" "+variant] = true
 			}
 		}
@@ -56,6 +60,18 @@ func TestConfigurations(t *testing.T) {
 			t.Errorf("%s is not among %v", want, checked)
 		}
 	}
+}
+
+func checkAddresses(text []byte, of []netip.Addr) error {
+	c, err := config.Decode(text)
+	if err != nil {
+		return err
+	}
+	own := map[netip.Addr]string{}
+	for _, a := range of {
+		own[a] = "an interface"
+	}
+	return c.CheckAddresses(own)
 }
 
 // A node that is not as it should be shows what it was asked for, and ends with a code of its own.
