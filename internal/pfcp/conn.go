@@ -45,6 +45,9 @@ type conn struct {
 
 func listen(index int, addr netip.Addr) (*conn, error) {
 	udp, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr, Port)))
+	if errors.Is(err, unix.EADDRNOTAVAIL) {
+		return nil, fmt.Errorf("no interface of this machine has %s (fix: ip address add %s dev INTERFACE, or an address that this machine has)", addr, addr)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("listen for PFCP: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,6 +25,17 @@ func (r refusing) WriteBatch(ms []ipv4.Message, flags int) (int, error) {
 		ms = ms[:whole]
 	}
 	return r.PacketConn.WriteBatch(ms, flags)
+}
+
+// TestListenElsewhere: who cannot start for an address of another machine hears what to do.
+func TestListenElsewhere(t *testing.T) {
+	c, err := listen(0, netip.MustParseAddr("192.0.2.99"))
+	if err == nil {
+		_ = c.udp.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), "no interface of this machine has 192.0.2.99 (fix: ip address add 192.0.2.99 dev INTERFACE") {
+		t.Error(err)
+	}
 }
 
 // What the kernel drops because nobody reads is counted.
