@@ -36,7 +36,9 @@ func headend(b Behavior, name, section, description string, headroom int) Row {
     policy: core
 `
 	if b == HEncapsL2 || b == HEncapsL2Red {
-		steering = `steering:
+		steering = `interfaces:
+  - {name: eth2, roles: [edge]}
+steering:
   - interface: eth2
     vlans: [100]
     policy: core

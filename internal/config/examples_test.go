@@ -50,11 +50,6 @@ func TestBehaviorExamples(t *testing.T) {
 			if c.Encapsulation.Source, err = srv6Source(); err != nil {
 				t.Fatal(err)
 			}
-			for _, s := range c.Steering {
-				if s.Interface != "" {
-					c.Interfaces = append(c.Interfaces, config.Interface{Name: s.Interface, Roles: []config.Role{config.RoleEdge}})
-				}
-			}
 			c.Domain = []netip.Prefix{netip.MustParsePrefix("2001:db8::/32")}
 			c.SetDefaults()
 			if err := c.Validate(); err != nil {
