@@ -68,6 +68,9 @@ func listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the labs, and which of them are up", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if _, err := coreFolder(core); err != nil {
+				return err
+			}
 			labs, err := topology.List()
 			if err != nil {
 				return err
@@ -139,14 +142,15 @@ func runCommand(o *options) *cobra.Command {
 		Use: "run NAME", Short: "Build a lab, check it with real traffic, take it down", Args: cobra.ExactArgs(1), ValidArgsFunction: completeName,
 		Long: `Builds the lab, runs its checks, takes it down, and prints a table of the
 checks with what was sent, received and lost (TCP: in KiB). The exit status is
-not 0 if a check fails.`,
+not 0 if a check fails. A lab that is up already is checked as it is, and is taken
+down, too, unless --keep is given.`,
 		RunE: o.on(func(ctx context.Context, cmd *cobra.Command, in *instance.Instance, p *report.Progress) error {
 			variants, err := o.variants(in.Topology, p)
 			if err != nil {
 				return err
 			}
-			if o.only, err = regexp.Compile(o.checks); err != nil {
-				return fmt.Errorf("--checks: %w", err)
+			if err := o.chooseChecks(in.Topology, variants); err != nil {
+				return err
 			}
 			if err := precede(); err != nil {
 				return err
@@ -254,7 +258,8 @@ func variantFlags(cmd *cobra.Command, o *options, about string) {
 // whose programs are not there.
 func (o *options) variants(t *topology.Topology, p *report.Progress) ([]string, error) {
 	if o.mode != "" {
-		return t.ChosenVariants("mode", o.mode)
+		list, err := t.ChosenVariants("mode", o.mode)
+		return list, cmdline.Usage(err)
 	}
 	list, err := t.ChosenVariants("n9", o.n9)
 	if i := slices.Index(list, topology.KubeMode); err == nil && i >= 0 {
@@ -263,7 +268,19 @@ func (o *options) variants(t *topology.Topology, p *report.Progress) ([]string, 
 			list = slices.Delete(slices.Clone(list), i, i+1)
 		}
 	}
-	return list, err
+	return list, cmdline.Usage(err)
+}
+
+// chooseChecks reads --checks, before anything is built or taken down.
+func (o *options) chooseChecks(t *topology.Topology, variants []string) (err error) {
+	if o.only, err = regexp.Compile(o.checks); err != nil {
+		return cmdline.Usagef("--checks: %w", err)
+	}
+	all := t.Plan(variants, nil)
+	if len(all) > 0 && len(t.Plan(variants, o.only)) == 0 {
+		return cmdline.Usagef("--checks: no check of lab %s matches %q: a name is such as %q", t.Name, o.only, all[0].Title())
+	}
+	return nil
 }
 
 // completeVariant proposes the variants of the lab that is named already.
@@ -291,11 +308,15 @@ func (o *options) on(f func(context.Context, *cobra.Command, *instance.Instance,
 		if o.smf != "" {
 			smf, err := netip.ParseAddr(o.smf)
 			if err != nil {
-				return fmt.Errorf("--smf: %w", err)
+				return cmdline.Usagef("--smf: %q is not an address such as 203.0.113.7", o.smf)
 			}
 			if err := topology.UseSMF(t, smf); err != nil {
-				return err
+				return cmdline.Usage(err)
 			}
+		}
+		core, err := coreFolder(o.core)
+		if err != nil {
+			return err
 		}
 		if o.upgradeTo != "" {
 			if o.upgradeTo, err = programPath("--upgrade-to", o.upgradeTo); err != nil {
@@ -310,12 +331,7 @@ func (o *options) on(f func(context.Context, *cobra.Command, *instance.Instance,
 		if err != nil {
 			return err
 		}
-		if o.core != "" {
-			if in.Core, err = filepath.Abs(o.core); err != nil {
-				return errors.Join(err, in.Close())
-			}
-		}
-		in.Packages, in.PackagesBefore = o.packages, o.before
+		in.Core, in.Packages, in.PackagesBefore = core, o.packages, o.before
 		ctx, stop := signal.NotifyContext(cmd.Context(), unix.SIGINT, unix.SIGTERM)
 		defer stop()
 		err = f(ctx, cmd, in, &report.Progress{W: cmd.ErrOrStderr()})
@@ -334,7 +350,18 @@ func programPath(flag, path string) (string, error) {
 	}
 	path, err := exec.LookPath(path)
 	if err != nil {
-		return "", fmt.Errorf("%s: %w: give the path of a culvert binary", flag, err)
+		return "", cmdline.Usagef("%s: %w: give the path of a culvert binary", flag, err)
+	}
+	return filepath.Abs(path)
+}
+
+// coreFolder is the absolute path of the folder that --core names, if it names one.
+func coreFolder(path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	if info, err := os.Stat(path); err != nil || !info.IsDir() {
+		return "", cmdline.Usagef("--core: %s is no folder: give the one with the programs", path)
 	}
 	return filepath.Abs(path)
 }
