@@ -91,7 +91,7 @@ func (c *Config) checkAddresses(p *problems, own map[netip.Addr]string, listens 
 	claimPools(c, func(_ claimKind, pool netip.Prefix, _ bool, names func() (string, string)) {
 		if i := slices.IndexFunc(others, pool.Contains); i >= 0 {
 			field, what := names()
-			p.add(field, "leave out this machine's addresses and networks: the data path would keep packets from them", "%s: %s of interface %s is in it", what, others[i], own[others[i]])
+			p.add(field, "use a pool without it, or remove the address (Open5GS' own UPF leaves ogstun): the data path would keep packets from it", "%s: %s of interface %s is in it", what, others[i], own[others[i]])
 		}
 	})
 }

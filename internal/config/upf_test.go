@@ -145,7 +145,7 @@ func TestCheckAddresses(t *testing.T) {
 		{"sst: 2", "sst: 2", ""},
 		{"10.45.0.0/16", "198.51.100.0/25", ""}, // a part of N6's network that the router leads here
 		{"192.0.2.10, ", "192.0.2.99, ", "upf.n4[0]: no interface of this machine has 192.0.2.99 (fix: ip address add 192.0.2.99 dev INTERFACE, or an address that this machine has)"},
-		{"10.45.0.0/16", "198.51.100.0/24", "upf.ue_pools[0].prefixes[0]: pool 198.51.100.0/24: 198.51.100.254 of interface n6 is in it (fix: leave out this machine's addresses and networks: the data path would keep packets from them)"},
+		{"10.45.0.0/16", "198.51.100.0/24", "upf.ue_pools[0].prefixes[0]: pool 198.51.100.0/24: 198.51.100.254 of interface n6 is in it (fix: use a pool without it, or remove the address (Open5GS' own UPF leaves ogstun): the data path would keep packets from it)"},
 		{"2001:db8:45::/48", "2001:db8:6::/48", "upf.ue_pools[0].prefixes[1]: pool 2001:db8:6::/48: 2001:db8:6::fe of interface n6 is in it"},
 		{"prefixes: [10.45.0.0/16, ", "nat: {addresses: 198.51.100.0/24}, prefixes: [10.45.0.0/18, ", "upf.ue_pools[0].nat.addresses: public addresses 198.51.100.0/24: 198.51.100.254 of interface n6 is in it"},
 	} {
