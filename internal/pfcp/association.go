@@ -23,6 +23,9 @@ type association struct {
 	addrs    []netip.Addr
 	recovery uint32 // its Recovery Time Stamp
 	since    time.Time
+	// lapsed: the SMF has restarted since it was set up. The SMF that the
+	// configuration names in connect waits for us to set it up again.
+	lapsed bool
 
 	sessions atomic.Int64
 	unnamed  unnamed

@@ -93,6 +93,7 @@ func (n *node) beaten(a *association, stamp uint32, err error) {
 		if a.down.CompareAndSwap(false, true) {
 			n.s.counters.associationsLost.Add(1)
 			n.s.warn(&n.s.complain.silent, logevent.PFCPSMFSilent, "SMF does not answer heartbeats: its sessions stay", "node", a.node, "sessions", a.sessions.Load(), "error", err)
+			n.connect() // it may have restarted, and know us no longer
 		}
 		return
 	}
@@ -110,7 +111,9 @@ func (n *node) beaten(a *association, stamp uint32, err error) {
 // hasRestarted says why sessions are removed.
 const hasRestarted = "the SMF has restarted: its Recovery Time Stamp is a later one"
 
-// restarted removes the sessions of an SMF that has lost them.
+// restarted removes the sessions of an SMF that has lost them. The association does
+// not survive the restart either: whoever has set it up does so again (TS 23.527
+// section 4.2). Until then requests are answered as before.
 func (n *node) restarted(a *association, stamp uint32) {
 	a.end(nil)
 	n.s.counters.peerRestarts.Add(1)
@@ -118,6 +121,8 @@ func (n *node) restarted(a *association, stamp uint32) {
 	next := newAssociation(a.node, stamp, a.addrs...)
 	next.apps.Store(a.apps.Load())
 	next.proven.Store(true)
+	next.lapsed = true
 	n.publish(n.s.peers.Load().with(next))
 	n.purge(a, next, hasRestarted, func() {})
+	n.connect()
 }

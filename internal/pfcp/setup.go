@@ -198,26 +198,42 @@ func (n *node) releaseRequest(r *nodeRequest, body wire.IEs) {
 	})
 }
 
-// connect sets up associations with the configured SMFs that have none.
+// connect sets up associations with the configured SMFs that have none, or one that
+// an SMF may have lost.
 func (n *node) connect() {
 	for _, addr := range n.s.smfs.Load().connect {
-		if len(n.s.peers.Load().at(addr)) > 0 || n.connecting[addr] {
+		if n.connecting[addr] || n.isConnected(addr) {
 			continue
 		}
 		n.connecting[addr] = true
 		n.s.requests.send(&outgoing{
-			msgType: message.MsgTypeAssociationSetupRequest, to: netip.AddrPortFrom(addr, Port),
+			msgType: message.MsgTypeAssociationSetupRequest, to: netip.AddrPortFrom(addr, Port), secret: true,
 			ies: []*ie.IE{
 				wire.NewNodeID(n.s.cfg.NodeID),
 				ie.NewUint32IE(ie.RecoveryTimeStamp, n.s.recovery.Load()),
 				wire.NewUPFunctionFeatures(n.s.features),
 			},
-			done: func(body wire.IEs, err error) { n.post(func() { n.connected(addr, body, err) }) },
+			done: func(body wire.IEs, err error) {
+				if f := func() { n.connected(addr, body, err) }; !n.post(f) {
+					go func() { n.tasks <- f }()
+				}
+			},
 		})
 	}
 }
 
-// connected handles the answer to our Association Setup Request.
+// isConnected says whether an address has an association that its SMF knows, as far as
+// we know. An SMF that does not answer heartbeats may have restarted: some answer only
+// those of a UPF that they have an association with.
+func (n *node) isConnected(addr netip.Addr) bool {
+	return slices.ContainsFunc(n.s.peers.Load().at(addr), func(a *association) bool {
+		return !a.lapsed && !a.down.Load()
+	})
+}
+
+// connected handles the answer to our Association Setup Request. An SMF that has an
+// association, and answers with the Recovery Time Stamp of that, has kept its sessions,
+// and so do we.
 func (n *node) connected(addr netip.Addr, body wire.IEs, err error) {
 	delete(n.connecting, addr)
 	var d wire.Decoder
@@ -231,6 +247,11 @@ func (n *node) connected(addr netip.Addr, body wire.IEs, err error) {
 	if err != nil {
 		n.s.log.Warn("no PFCP association", "event", logevent.PFCPAssociationFailed, "address", addr, "error", err)
 		return
+	}
+	old := n.s.peers.Load().byNode[peer.node]
+	peer.retain, peer.retainFrom = old != nil && old.has(addr) && old.recovery == peer.recovery, nil
+	if peer.retain {
+		n.s.alive(old)
 	}
 	c := &claim{peer: peer, from: addr}
 	c.done = func(why *wire.Refusal) {

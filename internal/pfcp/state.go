@@ -28,6 +28,7 @@ type associationState struct {
 	Addrs        []netip.Addr                `json:"addrs"`
 	Recovery     uint32                      `json:"recovery"`
 	Since        time.Time                   `json:"since"`
+	Lapsed       bool                        `json:"lapsed,omitempty"`
 	Applications map[string][]session.Filter `json:"applications,omitempty"`
 }
 
@@ -61,7 +62,7 @@ func (n *node) save() bool {
 		if n.saved[node] == is {
 			continue
 		}
-		if n.s.saveState(associationKey+node, &associationState{Node: node, Addrs: a.addrs, Recovery: a.recovery, Since: a.since, Applications: *is.apps}) {
+		if n.s.saveState(associationKey+node, &associationState{Node: node, Addrs: a.addrs, Recovery: a.recovery, Since: a.since, Lapsed: a.lapsed, Applications: *is.apps}) {
 			n.saved[node] = is
 		} else {
 			whole = false
@@ -130,7 +131,7 @@ func (s *Server) Restore(upf UPF) error {
 // association is an association that was saved.
 func (s *associationState) association() *association {
 	a := newAssociation(s.Node, s.Recovery, s.Addrs...)
-	a.since = s.Since
+	a.since, a.lapsed = s.Since, s.Lapsed
 	if s.Applications != nil {
 		a.apps.Store(&s.Applications)
 	}
