@@ -26,6 +26,9 @@ type association struct {
 	// lapsed: the SMF has restarted since it was set up. The SMF that the
 	// configuration names in connect waits for us to set it up again.
 	lapsed bool
+	// renewed: with it the SMF gets a later Recovery Time Stamp of ours, which tells it
+	// that its sessions are removed.
+	renewed bool
 
 	sessions atomic.Int64
 	unnamed  unnamed

@@ -173,7 +173,7 @@ func (n *node) ask(addr netip.Addr, then func(stamp uint32, err error)) {
 func (n *node) newHeartbeat(to netip.Addr, done func(stamp uint32, err error)) *outgoing {
 	return &outgoing{
 		msgType: message.MsgTypeHeartbeatRequest, to: netip.AddrPortFrom(to, Port), secret: true,
-		ies: []*ie.IE{ie.NewUint32IE(ie.RecoveryTimeStamp, n.s.recovery.Load())},
+		ies: []*ie.IE{ie.NewUint32IE(ie.RecoveryTimeStamp, n.s.stamps.Load().to(to))},
 		done: func(body wire.IEs, err error) {
 			stamp, why := readStamp(body)
 			if err == nil && why != nil {

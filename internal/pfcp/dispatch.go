@@ -124,7 +124,7 @@ func (d *dispatcher) heartbeat(c *conn, from netip.AddrPort, to net.Addr, h wire
 	h.HasSEID = false
 	s.counters.sent[message.MsgTypeHeartbeatResponse].Add(1)
 	d.scratch = wire.AppendMessage(d.scratch[:0], message.MsgTypeHeartbeatResponse, h,
-		ie.NewUint32IE(ie.RecoveryTimeStamp, s.recovery.Load()))
+		ie.NewUint32IE(ie.RecoveryTimeStamp, s.stamps.Load().to(from.Addr())))
 	d.out.add(c, to, d.scratch)
 }
 

@@ -81,7 +81,7 @@ func newStand(t testing.TB) *stand {
 		t.Fatal(err)
 	}
 	s := &Server{signalling: alone{}, cfg: cfg, upf: promptUPF{upf}, log: cfg.Log, features: upf.Features()}
-	s.recovery.Store(7)
+	s.stamps.Store(&stamps{Own: 7})
 	s.running.Store(true)
 	s.smfs.Store(&smfs{allow: anyone})
 	s.requests.init(s)

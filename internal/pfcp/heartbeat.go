@@ -70,15 +70,19 @@ func (s *Server) alive(a *association) {
 // longer than the interval: a peer gets one request at a time.
 func (n *node) heartbeats() {
 	for _, a := range n.s.peers.Load().sorted() {
-		if n.beating[a] {
-			continue
-		}
-		n.beating[a] = true
-		n.s.requests.send(n.newHeartbeat(a.addrs[0], func(stamp uint32, err error) {
-			delete(n.beating, a)
-			n.beaten(a, stamp, err)
-		}))
+		n.beat(a)
 	}
+}
+
+func (n *node) beat(a *association) {
+	if n.beating[a] {
+		return
+	}
+	n.beating[a] = true
+	n.s.requests.send(n.newHeartbeat(a.addrs[0], func(stamp uint32, err error) {
+		delete(n.beating, a)
+		n.beaten(a, stamp, err)
+	}))
 }
 
 // beaten handles the answer to our heartbeat, or that none came. Only a later

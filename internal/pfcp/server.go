@@ -41,7 +41,7 @@ type Config struct {
 	MaxReports int
 	// Workers is how many goroutines handle sessions (default: the CPUs).
 	Workers int
-	// StampFile keeps our Recovery Time Stamp where Listen can read it before the
+	// StampFile keeps our Recovery Time Stamps where Listen can read it before the
 	// sessions are there; empty: nowhere.
 	StampFile string
 	Log       *slog.Logger
@@ -105,22 +105,21 @@ type Server struct {
 	// signalling shares the sessions with us.
 	signalling Signalling
 	sharing    sync.Mutex
-	// recovery is our Recovery Time Stamp as PFCP has it; 0: not known yet.
-	recovery atomic.Uint32
-	running  atomic.Bool  // requests are handled
-	early    atomic.Int64 // requests that came before
-	conns    []*conn
-	listen   sync.Once
-	readers  errgroup.Group
-	workers  []*worker
-	node     *node
-	peers    atomic.Pointer[peers]
-	smfs     atomic.Pointer[smfs]
-	limits   *limits // nil: none
-	ports    atomic.Pointer[[]int]
-	requests requests
-	counters counters
-	complain struct {
+	stamps     atomic.Pointer[stamps]
+	running    atomic.Bool  // requests are handled
+	early      atomic.Int64 // requests that came before
+	conns      []*conn
+	listen     sync.Once
+	readers    errgroup.Group
+	workers    []*worker
+	node       *node
+	peers      atomic.Pointer[peers]
+	smfs       atomic.Pointer[smfs]
+	limits     *limits // nil: none
+	ports      atomic.Pointer[[]int]
+	requests   requests
+	counters   counters
+	complain   struct {
 		stranger, astray, unauthorised, malformed, overflow, excess, unsent, refused, panicked, app, unsaved complaint
 		silent, back, unknown, kept                                                                          complaint
 		unconfirmed, restarted, associated, released                                                         complaint
@@ -150,6 +149,7 @@ func Open(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, log: cfg.Log, limits: newLimits(), signalling: alone{}}
+	s.stamps.Store(&stamps{})
 	s.peers.Store(&peers{})
 	s.smfs.Store(&smfs{cfg.Allow, cfg.Connect})
 	s.SetPorts(nil)
@@ -204,8 +204,8 @@ func (s *Server) Run(ctx context.Context) error {
 func (s *Server) Listen() { s.listen.Do(s.read) }
 
 func (s *Server) read() {
-	if s.recovery.Load() == 0 {
-		s.recovery.Store(s.readStampFile())
+	if s.stamps.Load().Own == 0 {
+		s.stamps.Store(s.readStampFile())
 	}
 	for _, c := range s.conns {
 		s.readers.Go(func() error {
@@ -236,7 +236,7 @@ func (s *Server) waits(octets int) bool {
 
 // ready says whether a request can be handled now. SMFs repeat those that come too early.
 func (s *Server) ready(what topic) bool {
-	return s.running.Load() || what == heartbeat && s.recovery.Load() != 0
+	return s.running.Load() || what == heartbeat && s.stamps.Load().Own != 0
 }
 
 // workerOf returns the worker that a SEID of ours belongs to.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/wmnsk/go-pfcp/ie"
 	"github.com/wmnsk/go-pfcp/message"
@@ -77,11 +78,14 @@ func (n *node) setup(r *nodeRequest, body wire.IEs) {
 			r.refuse(why)
 			return
 		}
-		n.associate(c, func(retained bool) {
+		n.associate(c, func(a *association, retained bool) {
+			if a.renewed { // an SMF that knows it before the answer need not set up its association once more
+				n.beat(a)
+			}
 			list := []*ie.IE{
 				wire.NewNodeID(n.s.cfg.NodeID),
 				accepted,
-				ie.NewUint32IE(ie.RecoveryTimeStamp, n.s.recovery.Load()),
+				ie.NewUint32IE(ie.RecoveryTimeStamp, n.s.stamps.Load().to(c.from)),
 				wire.NewUPFunctionFeatures(n.s.features),
 			}
 			if retained {
@@ -95,7 +99,7 @@ func (n *node) setup(r *nodeRequest, body wire.IEs) {
 
 // associate publishes an association and calls done when the sessions that do
 // not belong to it are removed, with whether earlier ones were to be retained.
-func (n *node) associate(c *claim, done func(retained bool)) {
+func (n *node) associate(c *claim, done func(a *association, retained bool)) {
 	peer, from := c.peer, c.from
 	a := newAssociation(peer.node, peer.recovery, append([]netip.Addr{from}, peer.others...)...)
 	ps := n.s.peers.Load()
@@ -108,7 +112,7 @@ func (n *node) associate(c *claim, done func(retained bool)) {
 	left := 1 // purges that done waits for, and this function; all end in this goroutine
 	finished := func() {
 		if left--; left == 0 {
-			done(retained)
+			done(a, retained)
 		}
 	}
 	ended := c.restarted(ps)
@@ -119,6 +123,7 @@ func (n *node) associate(c *claim, done func(retained bool)) {
 		ps = ps.without(other.node)
 	}
 	if old != nil {
+		a.renewed = old.misleads(&peer)
 		old.end(peer.keeps)
 		ended = append(ended, old)
 	} else if len(ps.byNode) >= maxAssociations {
@@ -126,6 +131,7 @@ func (n *node) associate(c *claim, done func(retained bool)) {
 		other.end(nil)
 		ps, ended = ps.without(other.node), append(ended, other)
 	}
+	n.setStamp(a, old)
 	n.publish(ps.with(a))
 	for _, other := range ended {
 		left++
@@ -133,6 +139,20 @@ func (n *node) associate(c *claim, done func(retained bool)) {
 	}
 	n.s.inform(&n.s.complain.associated, logevent.PFCPAssociated, "PFCP association", "node", peer.node, "address", from, "again", old != nil, "retain_sessions", retained)
 	finished()
+}
+
+// reactionTime is how long an SMF may take to see a later Recovery Time Stamp of ours, and
+// to set up its association again.
+const reactionTime = 30 * time.Second
+
+// misleads says whether an SMF that sets up its association again may believe in its
+// sessions although they are removed: it has not restarted, and sees no restart of ours.
+// Open5GS' SMF does so after an outage of N4. It establishes its sessions again once our
+// Recovery Time Stamp is later, and may set up the association before: that must not make
+// the stamp later again.
+func (a *association) misleads(next *setupIEs) bool {
+	reacts := a.renewed && time.Since(a.since) < reactionTime
+	return a.recovery == next.recovery && !next.retain && a.sessions.Load() > 0 && !reacts
 }
 
 // reasonToEnd says why an association ends where another begins.
@@ -210,7 +230,7 @@ func (n *node) connect() {
 			msgType: message.MsgTypeAssociationSetupRequest, to: netip.AddrPortFrom(addr, Port), secret: true,
 			ies: []*ie.IE{
 				wire.NewNodeID(n.s.cfg.NodeID),
-				ie.NewUint32IE(ie.RecoveryTimeStamp, n.s.recovery.Load()),
+				ie.NewUint32IE(ie.RecoveryTimeStamp, n.s.stamps.Load().to(addr)),
 				wire.NewUPFunctionFeatures(n.s.features),
 			},
 			done: func(body wire.IEs, err error) {
@@ -259,7 +279,7 @@ func (n *node) connected(addr netip.Addr, body wire.IEs, err error) {
 			n.s.log.Warn("no PFCP association", "event", logevent.PFCPAssociationFailed, "address", addr, "error", why)
 			return
 		}
-		n.associate(c, func(bool) {})
+		n.associate(c, func(*association, bool) {})
 	}
 	n.decide(c)
 }

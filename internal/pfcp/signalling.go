@@ -40,8 +40,10 @@ type Node struct {
 
 // Peer is an SMF with an association.
 type Peer struct {
-	Node     string       // Node ID
-	Addrs    []netip.Addr // of it; at least one
+	Node  string       // Node ID
+	Addrs []netip.Addr // of it; at least one
+	// Recovery is the Recovery Time Stamp of those of its heartbeats that the data path
+	// may answer: its own, or one that it has not, so that the daemon answers them all.
 	Recovery uint32
 }
 
@@ -81,10 +83,14 @@ func (s *Server) repeat(from, to *session.Session, body wire.IEs) {
 func (s *Server) share() {
 	s.sharing.Lock() // the last one to look is the last one to tell
 	defer s.sharing.Unlock()
-	node := Node{Addresses: s.cfg.Addresses, Recovery: s.recovery.Load()}
+	stamps := s.stamps.Load()
+	node := Node{Addresses: s.cfg.Addresses, Recovery: stamps.Own}
 	smfs := s.smfs.Load()
 	for _, a := range s.peers.Load().sorted() {
 		p := Peer{Node: a.node, Addrs: slices.Clone(a.addrs), Recovery: a.recovery}
+		if stamps.areLater(a.addrs) { // the data path has one stamp for all
+			p.Recovery = ^a.recovery
+		}
 		p.Addrs = slices.DeleteFunc(p.Addrs, func(addr netip.Addr) bool { return !smfs.allows(addr) })
 		if len(p.Addrs) > 0 {
 			node.Peers = append(node.Peers, p)

@@ -12,9 +12,12 @@ type notes struct {
 	alone
 	places uint32
 	said   map[uint64][][]byte
+	node   Node
 }
 
 func (n *notes) Places() uint32 { return n.places }
+
+func (n *notes) SetNode(node Node) { n.node = node }
 
 func (n *notes) Repeat(seid uint64, updates [][]byte) { n.said[seid] = updates }
 
@@ -49,6 +52,26 @@ func TestOnlyWhatIsRepeatedIsNoted(t *testing.T) {
 		s.repeat(c.from, c.to, body)
 		if got := n.said[c.to.SEID]; len(got) != c.want {
 			t.Errorf("%s: %d Update PDRs are noted, want %d", name, len(got), c.want)
+		}
+	}
+}
+
+// TestHeartbeatsOfRenewed: the data path has one Recovery Time Stamp of ours, so the
+// heartbeats of an SMF that gets a later one are the daemon's.
+func TestHeartbeatsOfRenewed(t *testing.T) {
+	st, n := newStand(t), &notes{}
+	st.s.signalling = n
+	a := st.s.peers.Load().at(st.peers[0])[0]
+	a.renewed = true
+	st.s.node.setStamp(a, nil)
+	st.s.share()
+	if n.node.Recovery != 7 || len(n.node.Peers) != 2 {
+		t.Fatalf("the data path has %+v", n.node)
+	}
+	for _, p := range n.node.Peers {
+		of := st.s.peers.Load().byNode[p.Node]
+		if answers := p.Recovery == of.recovery; answers == (of == a) {
+			t.Errorf("the data path answers %s: %v", p.Node, answers)
 		}
 	}
 }

@@ -8,20 +8,15 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/logevent"
-	"github.com/culvert-net/culvert/internal/pfcp/wire"
 	"github.com/culvert-net/culvert/internal/session"
 )
 
-// What survives a restart besides the sessions: the serverState, and an
+// What survives a restart besides the sessions: the stamps, and an
 // associationState by Node ID.
 const (
 	serverKey      = "server"
 	associationKey = "association " // and the Node ID
 )
-
-type serverState struct {
-	Recovery uint32 `json:"recovery"` // Recovery Time Stamp of ours
-}
 
 type associationState struct {
 	Node         string                      `json:"node"`
@@ -43,7 +38,7 @@ type saved struct {
 func (n *node) save() bool {
 	whole := true
 	if !n.stamped {
-		n.stamped = n.s.saveStamp()
+		n.stamped = n.s.saveStamps(n.s.stamps.Load())
 		whole = n.stamped
 	}
 	now := n.s.peers.Load().byNode
@@ -96,11 +91,11 @@ func (s *Server) Restore(upf UPF) error {
 	if err != nil {
 		return fmt.Errorf("load the PFCP associations: %w", err)
 	}
-	var server serverState
+	own := &stamps{}
 	ps := &peers{}
 	for key, b := range all {
 		if key == serverKey {
-			err = json.Unmarshal(b, &server)
+			err = json.Unmarshal(b, own)
 		} else if strings.HasPrefix(key, associationKey) {
 			var state associationState
 			if err = json.Unmarshal(b, &state); err == nil && len(state.Addrs) > 0 {
@@ -113,14 +108,11 @@ func (s *Server) Restore(upf UPF) error {
 			return fmt.Errorf("read the PFCP associations: %w", err)
 		}
 	}
-	if server.Recovery == 0 {
-		s.recovery.Store(uint32(time.Now().Unix() + wire.Epoch))
-		ps = &peers{}
-	} else {
-		s.recovery.Store(server.Recovery)
-		s.node.stamped = true
+	if s.node.stamped = own.Own != 0; !s.node.stamped {
+		own, ps = &stamps{Own: newStamp()}, &peers{}
 	}
-	s.writeStampFile(s.node.stamped)
+	s.stamps.Store(own)
+	s.writeStampFile(own, s.node.stamped)
 	s.peers.Store(ps)
 	s.adopt(ps)
 	s.share()
