@@ -145,6 +145,15 @@ INLINE int refuse_by_policy(__u32 index, __u32 direction)
 	return direction == INGRESS ? REASON_POLICY_INGRESS : REASON_POLICY_EGRESS;
 }
 
+/* A packet of a flow that goes on. A SYN with the same ports begins another connection. */
+INLINE void note_packet(struct pod_flow *flow, __u8 flags, int closing, __u32 now)
+{
+	if (flow->seen != now)
+		flow->seen = now;
+	if (closing || is_syn(flags))
+		flow->closing = closing;
+}
+
 /* 0, or a reason. */
 GLOBAL int ask_policies(struct inner *in, struct upper *upper, __u32 index, __u32 direction,
 			__u32 now)
@@ -167,10 +176,7 @@ GLOBAL int ask_policies(struct inner *in, struct upper *upper, __u32 index, __u3
 	flow = find_flow(key);
 	if (flow && goes_on(p, flow, key, generation, now) &&
 	    !begins_anew(flow, key, upper, direction)) {
-		if (flow->seen != now)
-			flow->seen = now;
-		if (closing)
-			flow->closing = 1;
+		note_packet(flow, upper->flags, closing, now);
 		return 0;
 	}
 	if ((flow && is_cut(p, flow, key, upper, direction)) ||
@@ -181,7 +187,7 @@ GLOBAL int ask_policies(struct inner *in, struct upper *upper, __u32 index, __u3
 	fresh.generation = generation;
 	fresh.seen = now;
 	fresh.direction = direction;
-	fresh.closing = !!closing;
+	fresh.closing = closing;
 	if (flow && is_flow(flow, key))
 		*flow = fresh;
 	else if (put_flow(&fresh))

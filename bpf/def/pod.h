@@ -56,7 +56,7 @@ struct pod_flow {
 	__u32 generation; /* of the pod's rules that allowed it */
 	__u32 seen;       /* when it last had a packet that was not in netpol_cache, in s */
 	__u8 direction;   /* enum direction of its first packet */
-	__u8 closing;     /* TCP: a FIN or RST was seen */
+	__u8 closing;     /* TCP: a FIN or RST was seen after the last SYN */
 	__u8 pad[2];
 };
 

@@ -264,3 +264,52 @@ func TestCutConnections(t *testing.T) {
 		})
 	}
 }
+
+// TestConnectionBeginsAgain: a TCP connection that has ended is soon forgotten, unless the end that
+// began it begins another one on the same ports.
+func TestConnectionBeginsAgain(t *testing.T) {
+	syn, synAck, fin, rst := uint8(2), uint8(0x12), uint8(0x11), uint8(4)
+	inNamespace(t, rowPorts, func() {
+		r := newRowRig(t)
+		isolatePeer(t, r)
+		program := podProgramsOf(t, r.d)[abi.ProgCulvertPod]
+		for name, row := range map[string]struct {
+			end     *uint8
+			fromPod bool // the end of the connection that ends it; the pod began it
+			again   bool
+			want    string
+		}{
+			"a FIN of the pod":               {&fin, true, false, "policy_ingress"},
+			"a FIN of the server":            {&fin, false, false, "policy_ingress"},
+			"a RST of the server":            {&rst, false, false, "policy_ingress"},
+			"a FIN of the pod, and again":    {&fin, true, true, "forwarded"},
+			"a FIN of the server, and again": {&fin, false, true, "forwarded"},
+			"a RST of the server, and again": {&rst, false, true, "forwarded"},
+		} {
+			must(t, empty(r.d.maps[abi.MapNetpolFlow]))
+			must(t, empty(r.d.maps[abi.MapNetpolCache]))
+			send := func(fromPod bool, flags *uint8) {
+				port, frame := rowPod, of(ip4("10.2.2.2", "10.1.1.1"), packet.TCP{Sport: 90, Dport: 2000, Flags: flags})
+				if fromPod {
+					port, frame = rowPeer, of(ip4("10.1.1.1", "10.2.2.2"), packet.TCP{Sport: 2000, Dport: 90, Flags: flags})
+				}
+				runOn(t, program, frameAt(t, port, frame), port)
+			}
+			begin := func() { send(true, &syn); send(false, &synAck); send(true, nil) }
+			begin()
+			send(row.fromPod, row.end)
+			if row.again {
+				begin()
+			}
+			key, bucket, way := r.flowOf(t, "10.2.2.2", 2000, 90)
+			bucket.Flow[way].Seen -= 200
+			must(t, r.d.maps[abi.MapNetpolFlow].Put(&key, &bucket))
+			must(t, empty(r.d.maps[abi.MapNetpolCache]))
+			before := r.counters(t)
+			send(false, nil)
+			if got := since(before, r.counters(t)); got["outcome "+row.want].Packets != 1 {
+				t.Errorf("%s, and 200 s later data of the server: %v, want %s", name, got, row.want)
+			}
+		}
+	})
+}
