@@ -44,7 +44,7 @@ INLINE __u32 pod_at(struct net_device *device)
 /* As asks_policies says it at a veth. */
 INLINE int forward_asks(struct pod *p, struct inner *in, struct upper *upper)
 {
-	return is_isolated(p) || (p->enforced && in->protocol == NH_TCP && is_syn(upper->flags));
+	return is_isolated(p) || (p->enforced && begins_or_ends(upper->flags));
 }
 
 INLINE int read_forwarded4(const struct bpf_dynptr *packet, __u32 at, struct inner *in)

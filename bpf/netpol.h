@@ -58,6 +58,12 @@ INLINE int is_syn(__u8 flags)
 	return (flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
 }
 
+/* Of a TCP packet; others have no flags. */
+INLINE int begins_or_ends(__u8 flags)
+{
+	return flags & (TCP_SYN | TCP_FIN | TCP_RST);
+}
+
 /* Whether the rules allow somebody this; `bits` of the key count. */
 INLINE int rules_allow(__u32 list, __u32 identity, struct pod_flow_key *flow, __be16 port,
 		       __u32 bits)
@@ -154,6 +160,15 @@ INLINE void note_packet(struct pod_flow *flow, __u8 flags, int closing, __u32 no
 		flow->closing = closing;
 }
 
+/* Whether a flow is known from a packet on that is allowed. Of a pod that is not isolated these
+ * are TCP connections from their SYN on. What is no request of ICMP has no answers. */
+INLINE int begins_flow(struct pod *p, struct pod_flow_key *key, struct upper *upper)
+{
+	if (is_icmp(key->protocol))
+		return is_echo_request(key->protocol, upper->type);
+	return is_isolated(p) || is_syn(upper->flags);
+}
+
 /* 0, or a reason. */
 GLOBAL int ask_policies(struct inner *in, struct upper *upper, __u32 index, __u32 direction,
 			__u32 now)
@@ -182,8 +197,8 @@ GLOBAL int ask_policies(struct inner *in, struct upper *upper, __u32 index, __u3
 	if ((flow && is_cut(p, flow, key, upper, direction)) ||
 	    !list_allows(p, key, direction, RULE_BITS))
 		return refuse_by_policy(index, direction);
-	if (is_icmp(key->protocol) && !is_echo_request(key->protocol, upper->type))
-		return 0; /* has no answers */
+	if (!begins_flow(p, key, upper))
+		return 0;
 	fresh.generation = generation;
 	fresh.seen = now;
 	fresh.direction = direction;
@@ -222,7 +237,7 @@ GLOBAL int is_about_flow(struct inner *about, struct upper *upper, __u32 index, 
 /* ---- at a veth and an uplink ---- */
 
 /* Whether policies are to be asked. Of a pod that is not isolated it is known who began
- * which TCP connection, for the day when it is. */
+ * which TCP connection until it ends, for the day when it is. */
 INLINE int asks_policies(struct __sk_buff *skb, struct inner *in, struct pod *p)
 {
 	__u8 *flags;
@@ -232,7 +247,7 @@ INLINE int asks_policies(struct __sk_buff *skb, struct inner *in, struct pod *p)
 	if (!p->enforced || in->protocol != NH_TCP || in->fragment)
 		return 0;
 	flags = skb_at(skb, in->l4 + TCP_FLAGS, 1);
-	return flags && is_syn(*flags);
+	return flags && begins_or_ends(*flags);
 }
 
 /* The packet that the error at `at` is about, as far as it is there. 0 or -1. */
@@ -286,8 +301,7 @@ INLINE int cached_policies(struct inner *in, struct upper *upper, struct pod *p,
 	__u64 print;
 	int reason;
 
-	if (!set || in->fragment || is_icmp(in->protocol) ||
-	    upper->flags & (TCP_SYN | TCP_FIN | TCP_RST))
+	if (!set || in->fragment || is_icmp(in->protocol) || begins_or_ends(upper->flags))
 		return ask_policies(in, upper, index, direction, now);
 	generation = *(volatile __u32 *)&p->generation; /* before policies are asked */
 	print = flow_print(in, direction, p->serial);

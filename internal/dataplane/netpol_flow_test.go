@@ -1,8 +1,11 @@
 package dataplane
 
 import (
+	"net"
+	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/model"
@@ -312,4 +315,138 @@ func TestConnectionBeginsAgain(t *testing.T) {
 			}
 		}
 	})
+}
+
+// connections says how many TCP connections of pods the table knows, and how many of them are
+// closing.
+func (d *DataPlane) connections(t testing.TB) (all, closing int) {
+	t.Helper()
+	var key uint32
+	var bucket abi.PodFlowBucket
+	it := d.maps[abi.MapNetpolFlow].Iterate()
+	for it.Next(&key, &bucket) {
+		for i, f := range bucket.Flow {
+			if bucket.Tag[i] != 0 && f.Key.Protocol == 6 {
+				all, closing = all+1, closing+int(f.Closing)
+			}
+		}
+	}
+	must(t, it.Err())
+	return all, closing
+}
+
+// TestConnectionsEnd: TCP connections of pods that no policy selects are closing once either end
+// has sent a FIN or RST. What is no SYN makes no connection known, and everything passes.
+func TestConnectionsEnd(t *testing.T) {
+	const connections = 200
+	syn, synAck, fin, rst := uint8(2), uint8(0x12), uint8(0x11), uint8(4)
+	inNamespace(t, rowPorts, func() {
+		r := newRowRig(t)
+		must(t, r.d.NetworkPolicies.Enforce(true))
+		state := netpol.State{Namespaces: map[string]*netpol.Namespace{"x": {Name: "x"}}}
+		for name, ifindex := range map[string]int{"server": rowPeer, "client": rowPod} {
+			state.Pods = append(state.Pods, &netpol.Pod{Namespace: "x", Name: name, UID: name})
+			state.Local = append(state.Local, netpol.Local{Ifindex: ifindex, Namespace: "x", Name: name, UID: name})
+		}
+		must(t, r.d.NetworkPolicies.Apply(netpol.Compile(state)))
+		programs := podProgramsOf(t, r.d)
+		for name, row := range map[string]struct {
+			entries     int // of a connection: one of each pod
+			program     string
+			port        int
+			there, back layers
+		}{
+			"of this node":       {2, abi.ProgCulvertPod, rowPod, of(ip4("10.2.2.2", "10.1.1.1")), of(ip4("10.1.1.1", "10.2.2.2"))},
+			"of this node, IPv6": {2, abi.ProgCulvertPod, rowPod, of(ip6("fd02::2", "fd01::1")), of(ip6("fd01::1", "fd02::2"))},
+			"from a tunnel":      {1, abi.ProgCulvertUplink, rowUplink, of(ip6(other, dt4), ip4("10.11.0.1", "10.1.1.1")), of(ip4("10.1.1.1", "10.11.0.1"))},
+		} {
+			must(t, empty(r.d.maps[abi.MapNetpolFlow]))
+			before, sent, began := r.counters(t), uint64(0), func() uint64 {
+				counts, err := r.d.Pods.PolicyCounts()
+				must(t, err)
+				return counts[rowPeer].IngressFlows
+			}
+			flows := began()
+			send := func(client int, fromServer bool, flags *uint8) {
+				sent++
+				program, port, frame := row.program, row.port, of(row.there, packet.TCP{Sport: uint16(client), Dport: 80, Flags: flags})
+				if fromServer {
+					program, port, frame = abi.ProgCulvertPod, rowPeer, of(row.back, packet.TCP{Sport: 80, Dport: uint16(client), Flags: flags})
+				}
+				runOn(t, programs[program], frameAt(t, port, frame), port)
+			}
+			want := func(when string, closing int) {
+				t.Helper()
+				all, n := r.d.connections(t)
+				if all != connections*row.entries || n != closing*row.entries || began()-flows != connections {
+					t.Errorf("%s: %s the table knows %d connections, of which %d are closing, and %d began, want %d, %d and %d",
+						name, when, all, n, began()-flows, connections*row.entries, closing*row.entries, connections)
+				}
+			}
+			for i := range connections {
+				send(i, false, &syn)
+				send(i, true, &synAck)
+				send(i, false, nil)
+			}
+			want("before they end", 0)
+			for i := range connections {
+				for _, flags := range []*uint8{nil, &synAck, &fin, &rst} {
+					send(connections+i, i%2 == 0, flags)
+				}
+			}
+			want("after packets of others", 0)
+			for i := range connections {
+				send(i, i%2 == 0, []*uint8{&fin, &rst}[i/2%2])
+				send(i, i%3 == 0, nil)
+			}
+			want("after they end", connections)
+			for i := range connections {
+				send(i, false, &syn)
+			}
+			want("once they begin again", 0)
+			if got := since(before, r.counters(t)); got["outcome forwarded"].Packets != sent {
+				t.Errorf("%s: %v, want %d forwarded", name, got, sent)
+			}
+		}
+	})
+}
+
+// TestConnectionsEndByKernel: so are those whose packets the kernel forwards.
+func TestConnectionsEndByKernel(t *testing.T) {
+	const connections = 200
+	w := newTenancy(t)
+	for _, p := range []*fabricPod{w.client, w.server} {
+		shaped := p.model()
+		shaped.ToKernel = true
+		w.nodes[0].Do(t, func() { must(t, w.nodes[0].d.Pods.Put(shaped)) })
+	}
+	w.apply(t)
+	var conns []net.Conn
+	for i := range connections {
+		to := netip.AddrPortFrom(w.server.addresses()[i%2], servicePort)
+		w.client.Do(t, func() {
+			c, err := net.DialTimeout("tcp", to.String(), 10*time.Second)
+			must(t, err)
+			conns = append(conns, c)
+		})
+		ask(t, "tcp", conns[i])
+	}
+	if all, closing := w.nodes[0].d.connections(t); all != 2*connections || closing != 0 {
+		t.Errorf("before they end the table knows %d connections, of which %d are closing, want %d, 0", all, closing, 2*connections)
+	}
+	for i, c := range conns {
+		if i/2%2 == 0 {
+			must(t, c.(*net.TCPConn).SetLinger(0)) // a RST
+		}
+		must(t, c.Close())
+	}
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		all, closing := w.nodes[0].d.connections(t)
+		if all == 2*connections && closing == all {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the table knows %d connections, of which %d are closing, want %d", all, closing, 2*connections)
+		}
+	}
 }
