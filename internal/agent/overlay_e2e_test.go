@@ -98,7 +98,7 @@ overlay:
   sids: %s
   nodes:
     - {name: node-1, address: '2001:db8::1', locator: 'fc00:0:1::/48', prefixes: [10.244.1.0/24, 'fd00:1::/64']}
-    - {name: node-2, address: '2001:db8::2', locator: 'fc00:0:2::/48', prefixes: [10.244.2.0/24, 'fd00:2::/64']}
+    - {name: node-2, address: '2001:db8::2', addresses: [192.0.2.2], locator: 'fc00:0:2::/48', prefixes: [10.244.2.0/24, 'fd00:2::/64']}
     - {name: node-3, address: '2001:db8::3', locator: 'fc00:0:3::/48', prefixes: ['fd00:3::/64']}
 `
 
@@ -257,7 +257,9 @@ func TestCluster(t *testing.T) {
 			m := newMembers(t, sids)
 			checkReach(t, m)
 			checkHosts(t, m)
+			checkServicesOfHosts(t, m)
 			if sids == "single" {
+				checkFragments(t, m)
 				checkSwitch(t, m)
 				checkMAC(t, m)
 				checkRestart(t, m)
@@ -305,6 +307,58 @@ func checkHosts(t *testing.T, m *members) {
 		if !pinged(here.NS, netip.MustParseAddr(to), 56) {
 			t.Errorf("the pod does not reach %s", to)
 		}
+	}
+}
+
+// checkServicesOfHosts: a Service leads pods to another node itself, on an underlay that carries no
+// pods' addresses.
+func checkServicesOfHosts(t *testing.T, m *members) {
+	here, n := m.nodes[0], m.nodes[1]
+	n.Run(t, "nft", "add table inet filtering; add chain inet filtering in { type filter hook prerouting priority -300; }; "+
+		"add rule inet filtering in iifname up ip saddr 10.244.0.0/16 drop; add rule inet filtering in iifname up ip6 saddr fd00::/16 drop")
+	for _, s := range [][3]string{{"ip", "10.96.0.1", "192.0.2.2"}, {"ip6", "fd00:96::1", "2001:db8::2"}} {
+		here.Run(t, "nft", fmt.Sprintf("add table %[1]s services; add chain %[1]s services pre { type nat hook prerouting priority -100; }; add rule %[1]s services pre %[1]s daddr %[2]s dnat to %[3]s",
+			s[0], s[1], s[2]))
+		for _, to := range s[1:] {
+			if !pinged(here.pods[0].NS, netip.MustParseAddr(to), 56) {
+				t.Errorf("the pod does not reach the other node by %s", to)
+			}
+		}
+		here.Run(t, "nft", "delete table "+s[0]+" services")
+	}
+	n.Run(t, "nft", "delete table inet filtering")
+}
+
+// checkFragments: a node asks a pod of another from its own address, and the answer is too large for
+// the tunnel. It is the pod's all the same.
+func checkFragments(t *testing.T, m *members) {
+	p, n := m.nodes[0].pods[0], m.nodes[1]
+	var server net.PacketConn
+	var client net.Conn
+	var err1, err2 error
+	from, to := netip.MustParseAddrPort("[2001:db8::2]:7001"), netip.AddrPortFrom(p.addresses[1], 7001)
+	p.Do(t, func() { server, err1 = net.ListenPacket("udp", to.String()) })
+	n.Do(t, func() {
+		client, err2 = net.DialUDP("udp", net.UDPAddrFromAddrPort(from), net.UDPAddrFromAddrPort(to))
+	})
+	if err1 != nil || err2 != nil {
+		t.Fatal(err1, err2)
+	}
+	defer server.Close()
+	defer client.Close()
+	go func() {
+		buf := make([]byte, 4000)
+		if _, back, err := server.ReadFrom(buf); err == nil {
+			_, _ = server.WriteTo(buf, back)
+		}
+	}()
+	err1 = client.SetDeadline(time.Now().Add(10 * time.Second))
+	_, err2 = client.Write([]byte("?"))
+	if err1 != nil || err2 != nil {
+		t.Fatal(err1, err2)
+	}
+	if got, err := client.Read(make([]byte, 5000)); got != 4000 {
+		t.Errorf("of an answer in fragments %d octets came, %v", got, err)
 	}
 }
 

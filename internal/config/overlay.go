@@ -37,7 +37,8 @@ type Overlay struct {
 	// PodPrefixes are the prefixes of this node's pods. Default: the podCIDRs of its
 	// Node in the Kubernetes API.
 	PodPrefixes []netip.Prefix `json:"pod_prefixes,omitempty"`
-	// Masquerade gives packets that leave the cluster the node's own address.
+	// Masquerade gives packets that leave the cluster, and those that Services lead to
+	// other nodes themselves, the node's own address.
 	Masquerade bool `json:"masquerade,omitempty"`
 	// Nodes lists the nodes in static mode. This node may be among them: its entry
 	// sets what is not set above. By default segment lists follow from sids and the

@@ -241,10 +241,11 @@ func TestForwarding(t *testing.T) {
 	})
 }
 
-// The server sees pods as the node where they leave the cluster, and as they are
-// within it.
-func TestMasquerade(t *testing.T) {
-	pod, node, server := netns.New(t), netns.New(t), netns.New(t)
+// masquerading is a pod, its node and a server. The pod's packets reach the server, and answers
+// come to the node only.
+func masquerading(t *testing.T) (pod, node, server *netns.NS, reached func(address string) bool) {
+	t.Helper()
+	pod, node, server = netns.New(t), netns.New(t), netns.New(t)
 	netns.Veth(t, pod, "eth0", node, "pod0")
 	netns.Veth(t, node, "up0", server, "eth0")
 	node.Sysctl(t, "net.ipv4.ip_forward", "1")
@@ -260,16 +261,23 @@ func TestMasquerade(t *testing.T) {
 	pod.IP(t, "-6 route add default via fd00:1::1")
 	node.IP(t, "route add 10.244.9.0/24 dev up0")
 	node.IP(t, "-6 route add fd00:9::/64 dev up0")
+	return pod, node, server, func(address string) bool { return pod.Command("ping", "-c1", "-W1", address).Run() == nil }
+}
+
+func prefixes(list ...string) (out []netip.Prefix) {
+	for _, p := range list {
+		out = append(out, netip.MustParsePrefix(p))
+	}
+	return out
+}
+
+// The server sees pods as the node where they leave the cluster, and as they are
+// within it.
+func TestMasquerade(t *testing.T) {
+	_, node, _, reached := masquerading(t)
 	h := hostIn(t, node)
-	reached := func(address string) bool { return pod.Command("ping", "-c1", "-W1", address).Run() == nil }
 	if reached("192.0.2.9") || reached("2001:db8::9") {
 		t.Fatal("the server has a way back to the pod without it")
-	}
-	prefixes := func(list ...string) (out []netip.Prefix) {
-		for _, p := range list {
-			out = append(out, netip.MustParsePrefix(p))
-		}
-		return out
 	}
 	// As many as need several messages, and one within another.
 	cluster := prefixes("10.244.0.0/16", "10.244.1.0/24", "fd00::/16")
@@ -298,6 +306,45 @@ func TestMasquerade(t *testing.T) {
 	}
 	if reached("192.0.2.9") || reached("2001:db8::9") {
 		t.Error("still masqueraded")
+	}
+}
+
+// A Service leads to a host of another node: the underlay carries nodes' addresses. What it leads to
+// pods is from the pod.
+func TestMasqueradeOfServices(t *testing.T) {
+	_, node, server, reached := masquerading(t)
+	netns.Veth(t, node, EntryName, server, "far")
+	for link, prefix := range map[string]string{EntryName: "10.244.8.1/24", "far": "10.244.8.9/24"} {
+		map[string]*netns.NS{EntryName: node, "far": server}[link].Addr(t, link, prefix)
+	}
+	server.Addr(t, "eth0", "10.244.1.9/32")
+	node.IP(t, "route add 10.244.1.9/32 dev up0")
+	for _, s := range [][3]string{{"ip", "10.96.0.1", "192.0.2.9"}, {"ip6", "fd00:96::1", "2001:db8::9"}, {"ip", "10.96.0.2", "10.244.8.9"}, {"ip", "10.96.0.3", "10.244.1.9"}} {
+		node.Run(t, "nft", fmt.Sprintf("add table %[1]s services; add chain %[1]s services pre { type nat hook prerouting priority -100; }; add rule %[1]s services pre %[1]s daddr %[2]s dnat to %[3]s",
+			s[0], s[1], s[2]))
+	}
+	h := hostIn(t, node)
+	var err error
+	node.Do(t, func() {
+		err = h.Masquerade(prefixes("10.244.1.0/24", "fd00:1::/64"), prefixes("10.244.0.0/16", "192.0.2.9/32", "2001:db8::9/128"))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		to, what string
+		want     bool
+	}{
+		{"192.0.2.9", "another node, from the pod", false},
+		{"2001:db8::9", "another node, from the pod", false},
+		{"10.96.0.1", "another node by a Service, from the node", true},
+		{"fd00:96::1", "another node by a Service, from the node", true},
+		{"10.96.0.2", "what culvert0 leads to, by a Service, from the pod", false},
+		{"10.96.0.3", "a pod of this node, by a Service, from the pod", false},
+	} {
+		if got := reached(tt.to); got != tt.want {
+			t.Errorf("%s: %s has a way back %v, want %v; %s", tt.to, tt.what, got, tt.want, rules(node))
+		}
 	}
 }
 

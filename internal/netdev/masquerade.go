@@ -1,6 +1,7 @@
 package netdev
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -32,7 +33,9 @@ var nats = []nat{
 }
 
 // Masquerade gives what pods send to outside of cluster the address of the
-// interface that it leaves by. Without pods it undoes that.
+// interface that it leaves by. Without pods it undoes that. What pods send to a node of
+// the cluster goes by the tunnel, from the pod. What a Service leads there, the kernel
+// sends by the underlay, which need not carry pods' addresses: it gets the node's.
 func (h *Host) Masquerade(pods, cluster []netip.Prefix) error {
 	c, err := nftables.New()
 	if err != nil {
@@ -86,12 +89,34 @@ func (n nat) replace(c *nftables.Conn, pods, cluster []netip.Prefix) error {
 	}
 	chain := c.AddChain(&nftables.Chain{Name: "postrouting", Table: table, Type: nftables.ChainTypeNAT,
 		Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource})
-	c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{
+	for _, exprs := range [][]expr.Any{n.leaves(from, within), append(n.leaves(from, from), byService()...)} {
+		c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: append(exprs, &expr.Masq{})})
+	}
+	return c.Flush()
+}
+
+// leaves matches what comes from a set and goes to outside of another one.
+func (n nat) leaves(from, within *nftables.Set) []expr.Any {
+	return []expr.Any{
 		n.load(n.source), &expr.Lookup{SourceRegister: 1, SetName: from.Name, SetID: from.ID},
 		n.load(n.destination), &expr.Lookup{SourceRegister: 1, SetName: within.Name, SetID: within.ID, Invert: true},
-		&expr.Masq{},
-	}})
-	return c.Flush()
+	}
+}
+
+// byService matches what got another destination here, and leaves by another interface than
+// culvert0. Fragments for a node come here without a Service, too. They may be an answer, which
+// has to come from the pod.
+func byService() []expr.Any {
+	const destinationNAT = 1 << 5 // IPS_DST_NAT
+	name := make([]byte, unix.IFNAMSIZ)
+	copy(name, EntryName)
+	return []expr.Any{
+		&expr.Ct{Register: 1, Key: expr.CtKeySTATUS},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: binary.NativeEndian.AppendUint32(nil, destinationNAT), Xor: make([]byte, 4)},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: make([]byte, 4)},
+		&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: 1},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: name},
+	}
 }
 
 func (n nat) load(offset uint32) *expr.Payload {
