@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/culvert-net/culvert/internal/agent/isolation"
@@ -12,6 +13,7 @@ import (
 	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/netpol"
+	"github.com/culvert-net/culvert/internal/overlay"
 )
 
 // policing is what the agent has to do with NetworkPolicies.
@@ -52,22 +54,54 @@ func (p *policing) changed() {
 // explain answers people, who know nodes by their addresses.
 func (p *policing) explain(a isolation.Ask) ([]netpol.Verdict, error) {
 	c := p.core
-	nodes := map[netip.Addr]string{}
+	nodes := nodeNames{names: map[netip.Addr]string{}, senders: map[string][]netip.Addr{}}
 	if err := c.read(func() error {
 		self := c.goal.Self
-		for _, a := range append([]netip.Addr{self.Address}, self.Addresses...) {
-			nodes[a] = self.Name
-		}
+		nodes.add(overlay.Node{Name: self.Name, Address: self.Address, Addresses: self.Addresses, Prefixes: self.Prefixes}, true)
 		for _, peer := range c.goal.Wanted.Peers {
-			for _, a := range append([]netip.Addr{peer.Address}, peer.Addresses...) {
-				nodes[a] = peer.Name
-			}
+			nodes.add(peer.Node, !peer.Unused)
 		}
 		return nil
 	}); err != nil {
 		return nil, err
 	}
-	return p.keeper.Explain(a, nodes)
+	verdicts, err := p.keeper.Explain(a, nodes.names)
+	nodes.hint(verdicts)
+	return verdicts, err
+}
+
+// nodeNames are the names of nodes by their addresses.
+type nodeNames struct {
+	names map[netip.Addr]string
+	// senders are, by node, the addresses from which it sends to pods of other nodes: the first of
+	// each prefix of its pods.
+	senders map[string][]netip.Addr
+}
+
+// add adds a node. isUsed: packets to its prefixes go to it.
+func (n nodeNames) add(v overlay.Node, isUsed bool) {
+	for _, a := range append([]netip.Addr{v.Address}, v.Addresses...) {
+		n.names[a] = v.Name
+	}
+	for _, p := range v.Prefixes {
+		a := p.Masked().Addr().Next()
+		if _, taken := n.names[a]; isUsed && !taken {
+			n.names[a] = v.Name
+			n.senders[v.Name] = append(n.senders[v.Name], a)
+		}
+	}
+}
+
+// hint says in verdicts on another address of a node what that sends to the pod from.
+func (n nodeNames) hint(verdicts []netpol.Verdict) {
+	for i := range verdicts {
+		v := &verdicts[i]
+		j := slices.IndexFunc(n.senders[v.From.Node], func(a netip.Addr) bool { return a.Is4() == v.From.Address.Is4() })
+		if j < 0 || len(v.Ingress.IsolatedBy) == 0 || slices.Contains(n.senders[v.From.Node], v.From.Address) {
+			continue
+		}
+		v.Ingress.Why += fmt.Sprintf("; but node %s sends to pods of other nodes from %s: ask about that address", v.From.Node, n.senders[v.From.Node][j])
+	}
 }
 
 // IsolatedPod is what NetworkPolicies did with the packets of a pod of this node.

@@ -14,6 +14,8 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/pod"
 	"github.com/culvert-net/culvert/internal/kube"
 	"github.com/culvert-net/culvert/internal/netdev"
+	"github.com/culvert-net/culvert/internal/netpol"
+	"github.com/culvert-net/culvert/internal/overlay"
 )
 
 // policedMember is a node whose API server answered once, and is away.
@@ -113,5 +115,40 @@ func TestPoliciesOff(t *testing.T) {
 	}
 	if strings.Contains(scraped(t, d.Agent), "culvert_network_policy") {
 		t.Error("there are metrics of NetworkPolicies")
+	}
+}
+
+// A node sends to other nodes' pods from the first address of its prefix: verdicts know it, and say
+// it where somebody asks about the node's InternalIP.
+func TestSendersOfNodes(t *testing.T) {
+	nodes := nodeNames{names: map[netip.Addr]string{}, senders: map[string][]netip.Addr{}}
+	two := overlay.Node{Name: "node-2", Address: addr("2001:db8::2"), Addresses: []netip.Addr{addr("192.0.2.2")}, Prefixes: []netip.Prefix{prefix("10.244.2.0/24"), prefix("fd00:2::/64")}}
+	nodes.add(two, true)
+	nodes.add(overlay.Node{Name: "thief", Address: addr("2001:db8::9"), Prefixes: []netip.Prefix{prefix("10.244.9.0/24")}}, false)
+	pod := func(name, node, address string) *netpol.Pod {
+		return &netpol.Pod{Namespace: "shop", Name: name, Node: node, Addresses: []netpol.Address{{Addr: addr(address)}}}
+	}
+	policy := netpol.NewPolicy("shop", "db", []byte(`{"podSelector": {}, "ingress": [{"from": [{"ipBlock": {"cidr": "192.0.2.2/32"}}]}]}`))
+	s := netpol.State{Policies: []*netpol.Policy{policy}, Pods: []*netpol.Pod{pod("db", "node-1", "10.244.1.5"), pod("near", "node-2", "10.244.2.5")}, Nodes: nodes.names}
+	const hint = "; but node node-2 sends to pods of other nodes from 10.244.2.1: ask about that address"
+	for _, row := range []struct {
+		from, to, node string
+		allowed, hint  bool
+	}{
+		{"192.0.2.2", "shop/db", "node-2", true, true},
+		{"10.244.2.1", "shop/db", "node-2", false, false},
+		{"192.0.2.2", "shop/near", "node-2", true, false}, // its own node
+		{"10.244.2.1", "shop/near", "node-2", true, false},
+		{"10.244.9.1", "shop/db", "", false, false}, // of a node that is not used
+		{"192.0.2.7", "shop/db", "", false, false},
+	} {
+		v, err := isolation.Explain(&s, isolation.Ask{From: row.from, To: row.to})
+		if err != nil {
+			t.Fatal(err)
+		}
+		nodes.hint(v)
+		if len(v) != 1 || v[0].From.Node != row.node || v[0].Allowed != row.allowed || strings.HasSuffix(v[0].Ingress.Why, hint) != row.hint {
+			t.Errorf("%s to %s: %+v", row.from, row.to, v)
+		}
 	}
 }
