@@ -229,7 +229,7 @@ func openDataPath(o dataplane.Options, state *bbolt.DB) (*dataPath, error) {
 	steering := newSteering(dp.Spread.Set, dp.XDP.Attached, openCard, cards, former)
 	return &dataPath{
 		DataPath: apply.DataPath{
-			SetSettings: dp.SetSettings, SetSpread: steering.apply,
+			SetSettings: dp.SetSettings, CheckSettings: dp.CheckSettings, SetSpread: steering.apply,
 			Policies:    apply.Table[srpolicy.Policy, string]{Put: dp.Policies.Put, Delete: dp.Policies.Delete},
 			TurnLists:   dp.Policies.Turn,
 			Tunnels:     apply.Table[gtpu.Tunnel, string]{Put: dp.Tunnels.Put, Delete: dp.Tunnels.Delete},

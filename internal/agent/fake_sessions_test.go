@@ -11,6 +11,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
 	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
 	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
+	"github.com/culvert-net/culvert/internal/dataplane/settings"
 )
 
 // fakeSessions are the sessions of a fake data path.
@@ -127,3 +128,21 @@ func (*fakeSessions) LeadsTo(uint64) (gnb netip.Addr, teid uint32, ok bool)    {
 func (*fakeSessions) EndMarkers(ctx context.Context, _ func(out uint64)) error { return nil }
 func (*fakeSessions) RecoverTurn(uint16, netip.Addr, uint32) (bool, error)     { return false, nil }
 func (*fakeSessions) OwnerOf(uint32) (session uint64)                          { return 0 }
+
+// CheckSettings refuses settings without the pool that sessions have addresses of.
+func (f *fakeDataPath) CheckSettings(s settings.Settings) error {
+	if !f.held.IsValid() || slices.Contains(s.UEPools, f.held) {
+		return nil
+	}
+	return &datapath.PoolError{Pool: f.held, Problem: "sessions have addresses of it", Fix: "keep the pool, or release them first"}
+}
+
+func (f *fakeDataPath) SetSettings(s settings.Settings) error {
+	return f.do(func() error {
+		if err := f.CheckSettings(s); err != nil {
+			return err
+		}
+		f.settings = s
+		return nil
+	}, "settings")
+}

@@ -59,6 +59,7 @@ type fakeDataPath struct {
 	adjacencies []adjacency.Key // at the last AdjacencyChanges
 	rehearsed   []adjacency.Use
 	noRoom      error
+	held        netip.Prefix // a UE pool that sessions have addresses of
 	devices     map[int]bool
 	closed      sync.Map       // of attach.Mode, by ifindex: read while mu is locked
 	lost        map[int]uint64 // frames, by ifindex
@@ -92,7 +93,7 @@ func newFake() *fakeDataPath {
 func (f *fakeDataPath) joined() *dataPath {
 	return &dataPath{
 		DataPath: apply.DataPath{
-			SetSettings: f.SetSettings, SetSpread: f.SetSpread,
+			SetSettings: f.SetSettings, CheckSettings: f.CheckSettings, SetSpread: f.SetSpread,
 			Policies:    apply.Table[srpolicy.Policy, string]{Put: f.PutPolicy, Delete: f.DeletePolicy},
 			TurnLists:   f.TurnLists,
 			Tunnels:     apply.Table[gtpu.Tunnel, string]{Put: f.PutTunnel, Delete: f.DeleteTunnel},
@@ -166,10 +167,6 @@ func (f *fakeDataPath) log() []string {
 // content is all that the tables of resources hold, for comparison.
 func (f *fakeDataPath) content() string {
 	return fmt.Sprintf("%+v\n%v\n%v\n%+v\n%+v\n%+v\n%+v\n%+v", f.spread.config, f.settings, f.ports, f.attached, f.policies, f.tunnels, f.sids, f.steering)
-}
-
-func (f *fakeDataPath) SetSettings(s settings.Settings) error {
-	return f.do(func() error { f.settings = s; return nil }, "settings")
 }
 
 func (f *fakeDataPath) SetPort(ifindex int, p port.Port) error {

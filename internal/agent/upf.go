@@ -32,6 +32,8 @@ type userPlane struct {
 	upf    *upf.UPF // nil: the node is none
 	config pfcp.Config
 	n4Fast config.Switch // the data path answers SMFs too
+	// public is for how many public addresses of NATs there is room.
+	public uint64
 	// signalling is that; nil: it does not.
 	signalling pfcp.Signalling
 	counts     func() (n4.Counts, error)
@@ -68,7 +70,7 @@ func newUserPlane(a *Agent, goal *plan.Goal) (u *userPlane, err error) {
 	u = &userPlane{path: &sessionPath{put: make(chan struct{}, 1)}, open: a.open.server, collect: func() {}}
 	if c.IsSet() {
 		u.collect = collectSeldom()
-		u.n4Fast = c.N4Fast
+		u.n4Fast, u.public = c.N4Fast, uint64(p.Limits.NATAddresses)
 		u.config = pfcp.Config{Addresses: c.N4, NodeID: c.NodeID, Allow: c.SMFs, Connect: c.Connect, Log: a.log,
 			StampFile: a.options.StatePath + ".recovery"}
 		u.openEarly(goal)
@@ -166,17 +168,32 @@ func (u *userPlane) close() error {
 
 // validate refuses what takes another start.
 func (u *userPlane) validate(c *config.UPF) error {
+	refuse := func(field, fix, format string, args ...any) error {
+		return fmt.Errorf("%w: %w", desired.ErrInvalid, config.Errors{{Field: field, Problem: fmt.Sprintf(format, args...), Fix: fix}})
+	}
+	const restart = "restart it with this configuration"
 	switch {
 	case u.upf == nil && c.IsSet():
-		return fmt.Errorf("%w: upf: the daemon did not start as a user plane function: restart it with this configuration", desired.ErrInvalid)
+		return refuse("upf", restart, "the daemon did not start as a user plane function")
 	case u.upf != nil && !c.IsSet():
-		return fmt.Errorf("%w: upf: the daemon is a user plane function: restart it with this configuration", desired.ErrInvalid)
-	case u.upf != nil && !slices.Equal(c.N4, u.config.Addresses):
-		return fmt.Errorf("%w: upf.n4: sessions name %v as where they are controlled: restart the daemon with this configuration, or leave it at that", desired.ErrInvalid, u.config.Addresses)
-	case u.upf != nil && c.N4Fast != u.n4Fast:
-		return fmt.Errorf("%w: upf.n4_fast: the daemon started with %s: restart it with this configuration", desired.ErrInvalid, u.n4Fast)
-	case u.upf != nil && c.NodeID != u.config.NodeID:
-		return fmt.Errorf("%w: upf.node_id: SMFs know the daemon as %s: restart it with this configuration, or leave it at that", desired.ErrInvalid, u.config.NodeID)
+		return refuse("upf", restart, "the daemon is a user plane function")
+	case u.upf == nil:
+		return nil
+	case !slices.Equal(c.N4, u.config.Addresses):
+		return refuse("upf.n4", fmt.Sprintf("%s, or leave %v", restart, u.config.Addresses), "cannot change while the daemon runs")
+	case c.N4Fast != u.n4Fast:
+		return refuse("upf.n4_fast", restart, "the daemon started with %s", u.n4Fast)
+	case c.NodeID != u.config.NodeID:
+		return refuse("upf.node_id", restart+", or leave that", "SMFs know the daemon as %s", u.config.NodeID)
+	}
+	need := uint64(0)
+	for i, p := range c.UEPools {
+		if p.NAT == nil {
+			continue
+		}
+		if need += uint64(p.NAT.Count()); need > u.public {
+			return refuse(fmt.Sprintf("upf.ue_pools[%d].nat", i), restart, "the daemon started with room for %d public addresses (limits.nat_addresses), and the pools need %d", u.public, c.PublicAddresses())
+		}
 	}
 	return nil
 }

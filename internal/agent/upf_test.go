@@ -20,6 +20,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/observed"
 	"github.com/culvert-net/culvert/internal/bgp"
 	"github.com/culvert-net/culvert/internal/class"
+	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/dataplane/event"
 	"github.com/culvert-net/culvert/internal/dataplane/reason"
@@ -274,6 +275,31 @@ func TestUserPlaneChanges(t *testing.T) {
 		}
 	}
 	if !associates() {
+		t.Error("what was refused changed something")
+	}
+}
+
+// TestRefusedPools: what pools cannot become while the daemon runs, a dry run and an apply refuse with the
+// field and the fix, and change nothing.
+func TestRefusedPools(t *testing.T) {
+	dp := newFake()
+	d := prepareUserPlane(t, t.TempDir(), byGTPU, dp).start(t, links("eth0", "eth1"))
+	dp.held = netip.MustParsePrefix("10.45.0.0/24")
+	before := dp.content()
+	for pools, want := range map[string]string{
+		"prefixes: [10.46.0.0/24]":                                    "upf.ue_pools: pool 10.45.0.0/24: sessions have addresses of it (fix: keep the pool, or release them first)",
+		"prefixes: [10.45.0.0/24], nat: {addresses: 203.0.113.16/28}": "upf.ue_pools[0].nat: the daemon started with room for 0 public addresses (limits.nat_addresses), and the pools need 16 (fix: restart it with this configuration)",
+	} {
+		next := parse(t, strings.Replace(withN9(byGTPU), "prefixes: [10.45.0.0/24]", pools, 1))
+		for _, dryRun := range []bool{true, false} {
+			_, err := d.Apply(t.Context(), next, dryRun)
+			list, _ := errors.AsType[config.Errors](err)
+			if len(list) != 1 || list.Error() != want {
+				t.Errorf("%s, dry run %t: %v\nwant %s", pools, dryRun, err, want)
+			}
+		}
+	}
+	if dp.content() != before {
 		t.Error("what was refused changed something")
 	}
 }

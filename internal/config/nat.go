@@ -13,8 +13,8 @@ const (
 	leastUDPTimeout = 120  // RFC 4787 REQ-5
 )
 
-// publicAddresses is how many public addresses the NATs of the pools have.
-func (u *UPF) publicAddresses() (n uint64) {
+// PublicAddresses is how many public addresses the NATs of the pools have.
+func (u *UPF) PublicAddresses() (n uint64) {
 	for _, p := range u.UEPools {
 		if p.NAT != nil && p.NAT.Addresses.IsValid() && p.NAT.Addresses.Addr().Is4() {
 			n += uint64(p.NAT.Count())
@@ -47,7 +47,7 @@ func checkNATs(v *validator) {
 		}
 	}
 	v.refuse(nats > maxNATs, "upf.ue_pools", "fewer pools with nat", "%d pools with NAT exceed the limit of %d", nats, maxNATs)
-	n := v.UPF.publicAddresses()
+	n := v.UPF.PublicAddresses()
 	v.refuse(n > maxNATAddresses, "upf.ue_pools", "fewer public addresses, each shared by more UEs (ports_per_ue)", "%d public addresses exceed the limit of %d", n, maxNATAddresses)
 	v.refuse(n > uint64(v.Limits.NATAddresses), "limits.nat_addresses", fmt.Sprintf("at least %d, or leave it out", n), "%d is too few for the %d public addresses of the pools", v.Limits.NATAddresses, n)
 }

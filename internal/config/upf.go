@@ -133,7 +133,7 @@ func (c *Config) setUPFDefaults() {
 				c.UPF.UEPools[i].NAT = new(n.WithDefaults())
 			}
 		}
-		setDefault(&c.Limits.NATAddresses, uint32(c.UPF.publicAddresses()))
+		setDefault(&c.Limits.NATAddresses, uint32(c.UPF.PublicAddresses()))
 	}
 	for i := range c.Slices {
 		if n9 := c.Slices[i].N9; n9 != nil && n9.Transport == slice.SRv6 && n9.Mode == "" {

@@ -458,17 +458,26 @@ func TestUEPoolsStayWhileTheyAreUsed(t *testing.T) {
 	must(t, d.Sessions.Put(plain(5, 7)))
 	s := d.settings.Want
 	s.UEPools = s.UEPools[1:]
-	if err := d.SetSettings(s); err == nil {
-		t.Error("the pool of a session went")
+	for _, change := range []func(Settings) error{d.CheckSettings, d.SetSettings} {
+		if err := change(s); err == nil || err.Error() != "settings: UE pool 10.45.0.0/26: sessions have addresses of it: keep the pool, or release them first" {
+			t.Errorf("the pool of a session went: %v", err)
+		}
 	}
 	s.UEPools = []netip.Prefix{prefix("10.45.0.0/26"), prefix("10.46.0.0/24")}
 	var full *table.FullError
-	if err := d.SetSettings(s); !errors.As(err, &full) {
-		t.Errorf("a pool that does not fit: %v", err)
+	for _, change := range []func(Settings) error{d.CheckSettings, d.SetSettings} {
+		if err := change(s); !errors.As(err, &full) {
+			t.Errorf("a pool that does not fit: %v", err)
+		}
 	}
 	must(t, d.Sessions.Drop(5))
 	settled(d)
 	s.UEPools = []netip.Prefix{prefix("10.46.0.0/26")}
+	before := d.settings.Get()
+	must(t, d.CheckSettings(s))
+	if d.settings.Get() != before {
+		t.Error("the check changed the settings")
+	}
 	must(t, d.SetSettings(s))
 	wantReason(t, d, "to the former pool", downlinkFrame("192.0.2.1", ue4(5).String(), 80), "passed")
 	wantReason(t, d, "to the new pool", downlinkFrame("192.0.2.1", "10.46.0.5", 80), "no_pdr")

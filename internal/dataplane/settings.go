@@ -26,17 +26,32 @@ func (d *DataPlane) SetSettings(s settings.Settings) error {
 	return nil
 }
 
+// CheckSettings says what SetSettings would refuse. It changes nothing.
+func (d *DataPlane) CheckSettings(s settings.Settings) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.checkSettings(s); err != nil {
+		return fmt.Errorf("settings: %w", err)
+	}
+	return nil
+}
+
+func (d *DataPlane) checkSettings(s settings.Settings) error {
+	if err := d.settings.Check(s); err != nil {
+		return err
+	}
+	now := d.settings.Get()
+	kept := d.settings.PoolsIn(settings.PoolsOf(&now), &s, false)
+	return d.Sessions.CheckPools(s.UEPools, kept, d.settings.PoolsIn(kept, &s, true))
+}
+
 func (d *DataPlane) setSettings(s settings.Settings) error {
 	s.HopLimit = cmp.Or(s.HopLimit, settings.DefaultHopLimit)
+	if err := d.checkSettings(s); err != nil {
+		return err
+	}
 	book := d.settings
-	if err := book.Check(s); err != nil {
-		return err
-	}
 	now := book.Get()
-	kept := book.PoolsIn(settings.PoolsOf(&now), &s, false)
-	if err := d.Sessions.CheckPools(s.UEPools, kept, book.PoolsIn(kept, &s, true)); err != nil {
-		return err
-	}
 	if err := d.reach.Set(s.Protected, s.MayReach); err != nil {
 		return err
 	}

@@ -14,11 +14,13 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/agent/plan"
 	"github.com/culvert-net/culvert/internal/class"
+	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
 	"github.com/culvert-net/culvert/internal/dataplane/attach"
 	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
 	"github.com/culvert-net/culvert/internal/dataplane/policy"
 	"github.com/culvert-net/culvert/internal/dataplane/port"
+	"github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/dataplane/sid"
 	"github.com/culvert-net/culvert/internal/dataplane/tunnel"
@@ -39,8 +41,10 @@ type Table[V, K any] struct {
 // DataPath is what this package calls of the data path.
 type DataPath struct {
 	SetSettings func(settings.Settings) error
-	SetSpread   func(plan.Spread) error
-	Policies    Table[srpolicy.Policy, string]
+	// CheckSettings says what SetSettings would refuse.
+	CheckSettings func(settings.Settings) error
+	SetSpread     func(plan.Spread) error
+	Policies      Table[srpolicy.Policy, string]
 	// TurnLists takes segment lists out of policies, or back: was and now say why packets
 	// do not take a list; empty: they do.
 	TurnLists   func(was, now func(segments []netip.Addr) string)
@@ -135,12 +139,17 @@ func (w *Writer) Commit(to *plan.Tables, s plan.Scope, last func() error) error 
 	return errors.Join(errs...)
 }
 
-// Rehearse says whether the data path has room for the next hops of the tables: what Commit
-// would refuse. It changes nothing.
+// Rehearse says whether the data path can have the settings of the tables, and has room for their
+// next hops: what Commit would refuse. It changes nothing.
 func (w *Writer) Rehearse(to *plan.Tables, s plan.Scope) error {
 	steps := w.steps(to, s)
 	uses := make([]adjacency.Use, len(steps))
 	for i, s := range steps {
+		if v, is := s.Do.Value.(*settings.Settings); is {
+			if err := w.dp.CheckSettings(*v); err != nil {
+				return named(s, err)
+			}
+		}
 		if s.Do.Delete {
 			uses[i].Release = hopsOf(s.Do.Value)
 			continue
@@ -171,8 +180,12 @@ func hopsOf(value any) []adjacency.Key {
 	return nil
 }
 
-// named is the error of a step with its resource, which most tables name themselves.
+// named is the error of a step with its resource, which most tables name themselves, or with its
+// field of the configuration.
 func named(s plan.Step, err error) error {
+	if e, is := errors.AsType[*session.PoolError](err); is {
+		return s.Errorf("%w", config.Errors{{Field: "upf.ue_pools", Problem: fmt.Sprintf("pool %s: %s", e.Pool, e.Problem), Fix: e.Fix}})
+	}
 	if strings.HasPrefix(err.Error(), s.Ref.String()+": ") {
 		return s.Errorf("%w", err)
 	}
