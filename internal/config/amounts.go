@@ -109,8 +109,15 @@ func (d *decoder) wholeNumber(text, field string, most uint64) string {
 	if hasUnit {
 		return fmt.Sprintf("a whole number of %s, such as %s", u.name, u.example)
 	}
-	return fmt.Sprintf("a whole number from 0 to %d", most)
+	least := 0
+	if isSST(field) {
+		least = 1
+	}
+	return fmt.Sprintf("a whole number from %d to %d", least, most)
 }
+
+// isSST says whether a field is a slice/service type, of which 0 is none.
+func isSST(field string) bool { return strings.HasSuffix(field, "snssai.sst") }
 
 // asNumber is a number of an autonomous system in its other ways to be written: AS65001, 1.10 (RFC 5396).
 func asNumber(text string) string {

@@ -437,6 +437,9 @@ func TestCheckInterfaces(t *testing.T) {
 	if err := c.CheckInterfaces([]string{"lo", "eth0", "eth1"}); err != nil {
 		t.Error(err)
 	}
+	if err := c.CheckInterfaces([]string{"lo", "lo", "wan"}); err == nil || !strings.Contains(err.Error(), "(fix: one of: lo, wan)") {
+		t.Error(err)
+	}
 	err = c.CheckInterfaces([]string{"lo", "eth0", "eth11"})
 	if err == nil || err.Error() != `interfaces[1].name: interface "eth1" does not exist on this machine (fix: did you mean "eth0"?)` {
 		t.Error(err)

@@ -137,7 +137,7 @@ func suggestOf(name string, known []string) string {
 	if len(known) == 0 {
 		return ""
 	}
-	return "one of: " + strings.Join(slices.Sorted(slices.Values(known)), ", ")
+	return "one of: " + strings.Join(slices.Compact(slices.Sorted(slices.Values(known))), ", ")
 }
 
 // nearest returns the known name that a name probably stands for, or "". Of several it

@@ -55,8 +55,9 @@ func checkNATs(v *validator) {
 // checkNAT validates one NAT, apart from its pool.
 func checkNAT(v *validator, at string, n *nat.NAT) bool {
 	before := len(v.problems.list)
-	v.refuse(!n.Addresses.IsValid() || !n.Addresses.Addr().Is4() || n.Addresses.Bits() < 16,
-		at+".addresses", "public IPv4 addresses, a prefix of a length from 16 to 32 such as 198.51.100.0/28", "%s is no such prefix", n.Addresses)
+	const fix = "public IPv4 addresses, a prefix of a length from 16 to 32 such as 198.51.100.0/28"
+	v.refuse(!n.Addresses.IsValid(), at+".addresses", fix, "is missing")
+	v.refuse(n.Addresses.IsValid() && (!n.Addresses.Addr().Is4() || n.Addresses.Bits() < 16), at+".addresses", fix, "%s is no such prefix", n.Addresses)
 	v.refuse(n.PortsPerUE%nat.Group != 0 || n.PortsPerUE < nat.Group || n.PortsPerUE > nat.Groups*nat.Group,
 		at+".ports_per_ue", "a multiple of 8 up to 64512, such as 1008", "%d ports are not possible", n.PortsPerUE)
 	v.refuse(n.Timeouts.UDP < leastUDPTimeout, at+".timeouts.udp", fmt.Sprintf("at least %d seconds (RFC 4787)", leastUDPTimeout), "%d s is too short", n.Timeouts.UDP)

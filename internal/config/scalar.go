@@ -90,6 +90,9 @@ func (d *decoder) number(n *yaml.Node, v reflect.Value, path string) {
 	case err == nil && value == 0 && strings.HasSuffix(path, ".weight"):
 		d.fail(n, path, "a weight of at least 1, or remove what is to get no packets", "must not be 0")
 		v.SetUint(1)
+	case err == nil && value == 0 && isSST(path):
+		d.fail(n, path, d.wholeNumber("", path, most), "must not be 0")
+		v.SetUint(1)
 	case err != nil || value > most:
 		d.fail(n, path, d.wholeNumber("", path, most), "%s is out of range", n.Value)
 		v.SetUint(1)

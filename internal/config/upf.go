@@ -221,7 +221,7 @@ func checkUPF(v *validator) {
 		n += 1 << min(max(0, ueBits(p)-p.Bits()), maxPoolBits)
 	}
 	if n > 2*uint64(v.Limits.Sessions) {
-		v.add("limits.sessions", fmt.Sprintf("at least %d, or smaller pools", (n+1)/2), "%d is too few for the %d addresses of the pools", v.Limits.Sessions, n)
+		v.add("limits.sessions", fmt.Sprintf("at least %d, or smaller pools", (n+1)/2), "%d sessions, of two addresses each, are too few for the %d addresses of the pools", v.Limits.Sessions, n)
 	}
 	for i, pool := range u.UEPools {
 		v.refuse(len(pool.Prefixes) == 0,

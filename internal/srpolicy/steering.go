@@ -93,14 +93,15 @@ func (s Steering) checkGTP4D(found *faults) {
 		found.add("h_m_gtp4_d", "give prefix: the IPv4 prefix of the GTP-U nodes behind the far end", "takes GTP-U to an IPv4 prefix")
 	}
 	g := s.GTP4D
+	noPrefix := map[bool]string{true: "is not an IPv6 prefix", false: "is missing"}
 	if p := g.SIDPrefix; !p.IsValid() || !p.Addr().Is6() {
-		found.add(sid, "give LOC:FUNC of the far End.M.GTP4.E, such as 2001:db8:4e::/48", "is not an IPv6 prefix")
+		found.add(sid, "give LOC:FUNC of the far End.M.GTP4.E, such as 2001:db8:4e::/48", "%s", noPrefix[p.IsValid()])
 	} else if *found = append(*found, srv6.CheckPrefix(sid, p)...); p.Bits() > maxGTP4SIDPrefix {
 		found.add(sid, "give a prefix of at most 56 bits", "%d bits leave no room for the IPv4 destination and Args.Mob.Session", p.Bits())
 	}
 	// Bits behind the length are allowed: they are the last bits of the source.
 	if p := g.SourcePrefix; !p.IsValid() || !p.Addr().Is6() || p.Addr().Is4In6() {
-		found.add(source, "give the source UPF prefix, such as 2001:db8:2::/64", "is not an IPv6 prefix")
+		found.add(source, "give the source UPF prefix, such as 2001:db8:2::/64", "%s", noPrefix[p.IsValid()])
 	} else if p.Bits() > maxGTP4SourcePrefix {
 		found.add(source, "give a prefix of at most 96 bits", "%d bits leave no room for the IPv4 source", p.Bits())
 	}
