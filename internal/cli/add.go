@@ -162,7 +162,7 @@ func addCommand(a *app) *cobra.Command {
 			}
 			fragment, err := config.Decode(data)
 			if err != nil {
-				return inFile(args[0], err)
+				return config.InFile(args[0], err)
 			}
 			return a.add(c, fragment)
 		},

@@ -35,7 +35,7 @@ the socket that FILE names (api.socket).`,
 				return wanted, err
 			})
 			if err != nil {
-				return inFile(args[0], err)
+				return config.InFile(args[0], err)
 			}
 			if !c.Flags().Changed("socket") {
 				a.endpoint.Socket = socketOf(a.endpoint.Socket, wanted)
@@ -43,7 +43,7 @@ the socket that FILE names (api.socket).`,
 			err = a.change(c, func(client *api.Client, ctx context.Context) ([]desired.Change, error) {
 				return client.Apply(ctx, wanted, dryRun)
 			})
-			return inFile(args[0], lines.Of(err))
+			return config.InFile(args[0], lines.Of(err))
 		},
 	}
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "say what would change, and change nothing")

@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -37,7 +36,7 @@ with the line, the field and the fix. The exit code is 3 if there are errors.`,
 			if a.format != printer.Table {
 				return cmdline.WithCode(cmdline.ExitCheckFailed, fmt.Errorf("%s: %d errors", args[0], len(list)))
 			}
-			return cmdline.WithCode(cmdline.ExitCheckFailed, inFile(args[0], list))
+			return cmdline.WithCode(cmdline.ExitCheckFailed, config.InFile(args[0], list))
 		},
 	}
 	c.Flags().BoolVar(&offline, "offline", false, "do not look for the interfaces: the file is for another machine")
@@ -51,38 +50,4 @@ func checkFile(data []byte, offline bool) (config.Errors, error) {
 		return list, nil
 	}
 	return config.Errors{}, err
-}
-
-// fileErrors are config.Errors in the way of compilers, which editors know.
-type fileErrors struct {
-	file string
-	config.Errors
-}
-
-// mostListed is how many errors are read by a person.
-const mostListed = 50
-
-func (e *fileErrors) Error() string {
-	var text strings.Builder
-	fmt.Fprintf(&text, "%s is not taken:", e.file)
-	for _, one := range e.Errors[:min(len(e.Errors), mostListed)] {
-		at := e.file
-		if one.Line > 0 {
-			at = fmt.Sprintf("%s:%d", e.file, one.Line)
-			one.Line, one.Resource = 0, ""
-		}
-		fmt.Fprintf(&text, "\n  %s: %s", at, one.Error())
-	}
-	if more := len(e.Errors) - mostListed; more > 0 {
-		fmt.Fprintf(&text, "\n  and %d more (culvert check -o json lists all)", more)
-	}
-	return text.String()
-}
-
-// inFile adds the name of the file to config.Errors.
-func inFile(file string, err error) error {
-	if list, ok := errors.AsType[config.Errors](err); ok {
-		return &fileErrors{file, list}
-	}
-	return err
 }

@@ -126,7 +126,7 @@ func readConfig(file string) (*config.Config, error) {
 	}
 	wanted, err := config.Parse(data)
 	if err != nil {
-		return nil, inFile(file, err)
+		return nil, config.InFile(file, err)
 	}
 	return wanted, nil
 }

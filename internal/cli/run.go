@@ -200,6 +200,9 @@ func (d *daemon) reloads(ctx context.Context, hangup <-chan os.Signal) error {
 	}
 }
 
+// mostListed is how many errors are read by a person.
+const mostListed = 50
+
 // logRefused logs why the configuration file was not applied, with what is known of each reason.
 func logRefused(logger *slog.Logger, file string, err error) {
 	const refused = "the configuration file was not applied"

@@ -223,7 +223,7 @@ func (d *decoder) sequence(n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
-// labels decodes a map of text to text.
+// labels decodes a map, whose keys are text or have a text.
 func (d *decoder) labels(n *yaml.Node, v reflect.Value, path string) {
 	if n.Kind != yaml.MappingNode {
 		d.fail(n, path, "write each as key: value", "must hold labels, is %s", describe(n))
@@ -232,14 +232,18 @@ func (d *decoder) labels(n *yaml.Node, v reflect.Value, path string) {
 	v.Set(reflect.MakeMap(v.Type()))
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, item := n.Content[i], n.Content[i+1]
-		at := join(path, key.Value)
-		if v.MapIndex(reflect.ValueOf(key.Value)).IsValid() {
+		at, known := join(path, key.Value), len(d.list)
+		index := reflect.New(v.Type().Key()).Elem()
+		if d.value(key, index, at); len(d.list) > known {
+			continue
+		}
+		if v.MapIndex(index).IsValid() {
 			d.fail(key, at, "keep one of the two", "appears twice")
 			continue
 		}
 		value := reflect.New(v.Type().Elem()).Elem()
 		d.value(item, value, at)
-		v.SetMapIndex(reflect.ValueOf(key.Value), value)
+		v.SetMapIndex(index, value)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/internal/cmdline"
+	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/printer"
 	"github.com/culvert-net/culvert/internal/smf"
 )
@@ -99,9 +100,12 @@ answers heartbeats and reports meanwhile. The run ends with the input.`,
 			}
 			scenario, err := smf.ParseScenario(text)
 			if err != nil {
-				return cmdline.Usage(fmt.Errorf("%s: %w", args[0], err))
+				return cmdline.Usage(config.InFile(args[0], err))
 			}
 			f.over(scenario, c.Flags())
+			if scenario.UPF == "" {
+				return cmdline.Usagef("--upf is missing: give the UPF's address, or write it as upf into %s", args[0])
+			}
 			return a.runScenario(c, scenario, control)
 		},
 	}

@@ -100,11 +100,17 @@ func TestSMFMistakes(t *testing.T) {
 		code int
 		want string
 	}{
-		{"idle", cmdline.ExitUsage, "the scenario has no sessions"},
+		{"idle", cmdline.ExitUsage, "idle: no sessions in "},
+		{"show", cmdline.ExitUsage, "culvert smf establish makes some"},
+		{"establish --local 127.0.0.1:0 --ue4 10.45.0.0/16 --count 0", cmdline.ExitUsage, "--count: must not be 0"},
+		{"establish --local 127.0.0.1:0 --ue4 10.45.0.0/16 --access foo", cmdline.ExitUsage, `--access: "foo" is not an IP address`},
+		{"establish --local 127.0.0.1:0 --ue4 10.45.0.0/16 --access 192.0.2.1 --access-teid zz", cmdline.ExitUsage, `--access-teid: must be a number`},
+		{"establish --local 127.0.0.1:0 --ue4 10.45.0.0/16 --filter permit", cmdline.ExitUsage, "--filter: filter direction"},
+		{"establish --local 127.0.0.1:0 --ue4 10.45.0.0/16 --rate fast", cmdline.ExitUsage, "--rate: must be a number"},
 		{"establish --local 127.0.0.1:0", cmdline.ExitUsage, "need UE addresses"},
-		{"establish --local 127.0.0.1:0 --ue4 x", cmdline.ExitUsage, "x"},
-		{"establish --local 127.0.0.1:0 --ue4 10.0.0.0/8 --access 192.0.2.1", cmdline.ExitUsage, "give address and teid"},
-		{"establish --local 127.0.0.1:0 --ue4 10.0.0.0/8 --dialect ella", cmdline.ExitUsage, `dialect: "ella"`},
+		{"establish --local 127.0.0.1:0 --ue4 x", cmdline.ExitUsage, `culvert: --ue4: "x" is not a prefix (fix: a prefix with its length`},
+		{"establish --local 127.0.0.1:0 --ue4 10.0.0.0/8 --access 192.0.2.1", cmdline.ExitUsage, "--access-teid: is missing"},
+		{"establish --local 127.0.0.1:0 --ue4 10.0.0.0/8 --dialect ella", cmdline.ExitUsage, `--dialect: "ella" is no dialect`},
 		{"load --local 127.0.0.1:0 --ue4 10.0.0.0/8", cmdline.ExitError, "where to?"},
 	} {
 		r := s.run(t, strings.Fields(tt.args)...)
@@ -121,6 +127,23 @@ func TestSMFMistakes(t *testing.T) {
 	silent := smfRun{"127.0.0.6:9", filepath.Join(t.TempDir(), "smf.json")}
 	if r := silent.run(t, "associate", "--local", "127.0.0.1:0", "--timeout", "20ms", "--attempts", "2"); r.code != cmdline.ExitError || !strings.Contains(r.stderr, "association setup: no answer") {
 		t.Errorf("%+v", r)
+	}
+}
+
+// A mistake in a scenario is shown as compilers do, and as culvert check does.
+func TestSMFScenarioMistakes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s.yaml")
+	for text, want := range map[string]string{
+		"sessions:\n- ue4: 10.0.0.0/8\n  cuont: 1\n- {name: b, ue4: 10.0.0.0}\n": "culvert: " + path + " is not taken:\n  " +
+			path + `:3: sessions[0].cuont: unknown field (fix: did you mean "count"?)` + "\n  " + path + ":4: sessions[1].ue4: ",
+		"steps: [{do: associate}]": "--upf is missing: give the UPF's address, or write it as upf into " + path,
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if r := command(t.Context(), "", "smf", "run", path); r.code != cmdline.ExitUsage || !strings.Contains(r.stderr, want) {
+			t.Errorf("%s: %+v, want %s", text, r, want)
+		}
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/culvert-net/culvert/internal/cmdline"
+	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/printer"
 	"github.com/culvert-net/culvert/internal/smf"
 )
@@ -26,6 +27,11 @@ type smfVerb struct {
 	fields                     []smfField // of the step, as flags
 	template                   bool       // it has flags for the sessions' template too
 	fresh                      bool       // the UPF shall take us for an SMF that has just started
+}
+
+// isAboutSessions says whether the step needs sessions that exist.
+func (v smfVerb) isAboutSessions() bool {
+	return slices.ContainsFunc(v.fields, func(f smfField) bool { return f.path == "sessions" })
 }
 
 var smfVerbs = []smfVerb{
@@ -245,24 +251,57 @@ func (v smfVerb) scenario(flags *pflag.FlagSet, f *smfFlags, saved *smf.Saved) (
 		}
 		step["sessions"] = nameTemplate(template, flags, saved)
 		scenario["sessions"] = []any{template}
-	} else if saved != nil {
+	} else if saved != nil && len(saved.Groups) > 0 {
 		var specs []smf.Spec
 		for _, g := range saved.Groups {
 			specs = append(specs, g.Spec)
 		}
 		scenario["sessions"] = specs
+	} else if v.isAboutSessions() {
+		return nil, fmt.Errorf("%s: no sessions in %s: culvert smf establish makes some", v.name, f.state)
 	}
 	scenario["steps"] = []any{step}
-	text, err := yaml.Marshal(scenario)
+	s, err := smf.ScenarioOf(scenario)
 	if err != nil {
-		return nil, err
-	}
-	s, err := smf.ParseScenario(text)
-	if err != nil {
-		return nil, err
+		return nil, v.byFlag(err)
 	}
 	s.Timeout, s.Attempts = f.timeout, f.attempts
 	return s, nil
+}
+
+// byFlag names flags in place of the fields of a scenario that they set.
+func (v smfVerb) byFlag(err error) error {
+	list, ok := errors.AsType[config.Errors](err)
+	if !ok {
+		return err
+	}
+	for i := range list {
+		list[i].Field, list[i].Resource = v.flagOf(list[i].Field), ""
+	}
+	return list
+}
+
+// flagOf is the flag that sets a field, or the field of what is not from a flag.
+func (v smfVerb) flagOf(field string) string {
+	fields, path, ok := v.fields, "", false
+	if path, ok = strings.CutPrefix(field, "steps[0]."); !ok && v.template {
+		fields = smfTemplateFields
+		path, ok = strings.CutPrefix(field, "sessions[0].")
+	}
+	switch {
+	case !ok && slices.Contains([]string{"upf", "local", "node_id", "dialect"}, field):
+		return "--" + strings.ReplaceAll(field, "_", "-")
+	case !ok:
+		return field
+	case strings.HasPrefix(path, "filters["):
+		return "--filter"
+	}
+	for _, f := range fields {
+		if f.path == path || strings.HasPrefix(f.path, path+".") {
+			return "--" + f.flag
+		}
+	}
+	return field
 }
 
 // nameTemplate gives the group a name that no other has, and its filters.

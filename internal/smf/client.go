@@ -73,7 +73,7 @@ func (o *Options) complete() error {
 		return fmt.Errorf("smf: local address %s and UPF %s are of two families", o.Local.Addr(), o.UPF.Addr())
 	}
 	o.NodeID, o.Dialect = cmp.Or(o.NodeID, o.Local.Addr().String()), cmp.Or(o.Dialect, Open5GS)
-	if err := o.Dialect.check(); err != nil {
+	if err := asError(o.Dialect.check()); err != nil {
 		return fmt.Errorf("smf: %w", err)
 	}
 	o.Timeout, o.Attempts = cmp.Or(o.Timeout, time.Second), cmp.Or(o.Attempts, 3)

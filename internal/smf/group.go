@@ -77,7 +77,7 @@ func (c *Client) add(spec Spec) (*Group, error) {
 	if c.player != nil {
 		return nil, errBoth
 	}
-	if err := spec.complete(c.options.Dialect); err != nil {
+	if err := spec.Complete(c.options.Dialect); err != nil {
 		return nil, err
 	}
 	for _, g := range c.groups {
@@ -263,7 +263,7 @@ func (g *Group) Handover(ctx context.Context, p Pace, to Tunnel, endMarker bool)
 // forwarding sends downlink packets to other tunnels, or, if to is nil, to those
 // that the sessions have.
 func (g *Group) forwarding(name string, to *Tunnel, build func(*encoder) []*ie.IE) procedure {
-	invalid := errors.Join(faults(name+": ", to.check("access")...)...)
+	invalid := asError(faults("", name, to.check("access")...))
 	if to == nil && g.spec.Access == nil {
 		invalid = fmt.Errorf("%s: where to? session group %s has no access tunnel: give one", name, g.spec.Name)
 	}

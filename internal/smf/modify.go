@@ -1,7 +1,7 @@
 package smf
 
 import (
-	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/wmnsk/go-pfcp/ie"
@@ -34,15 +34,16 @@ type Gates struct {
 
 func (c *Change) check(s *Spec) error {
 	actions := []string{"", "forward", "drop"}
-	return errors.Join(faults("modify: ", append(c.Core.check("core"), []fault{
-		{!slices.Contains(actions, c.Uplink) || !slices.Contains(actions, c.Downlink), "uplink and downlink: give forward or drop"},
+	return asError(faults("change", "", append(c.Core.check("core"), []fault{
+		{!slices.Contains(actions, c.Uplink), "uplink", "forward or drop", fmt.Sprintf("%q is no action", c.Uplink)},
+		{!slices.Contains(actions, c.Downlink), "downlink", "forward or drop", fmt.Sprintf("%q is no action", c.Downlink)},
 		{(c.MBR != nil || c.Gates != nil) && s.MBR == nil && s.QFI == 0,
-			"mbr, gates: the sessions have no QER: give them mbr or qfi at the start"},
-		{c.URR != nil && s.URR == nil, "urr: the sessions have none from the start"},
-		{c.Core != nil && s.Role != Intermediate, "core: only an intermediate UPF has a tunnel towards the core"},
-		{c.Downlink == "forward" && s.Access == nil, "downlink: forward where to? give the sessions an access tunnel"},
-		{*c == (Change{}), "nothing is changed: give mbr, gates, uplink, downlink, core, urr or drop_buffered"},
-	}...)...)...)
+			"mbr", "establish them with mbr or qfi", "the sessions have no QER"},
+		{c.URR != nil && s.URR == nil, "urr", "establish them with a urr", "the sessions have no URR"},
+		{c.Core != nil && s.Role != Intermediate, "core", "establish them with role: intermediate", "only an intermediate UPF has a tunnel towards the core"},
+		{c.Downlink == "forward" && s.Access == nil, "downlink", "establish the sessions with an access tunnel", "forward where to?"},
+		{*c == (Change{}), "", "give mbr, gates, uplink, downlink, core, urr or drop_buffered", "nothing is changed"},
+	}...)...))
 }
 
 // modification is a message that may begin with our F-SEID.

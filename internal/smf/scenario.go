@@ -10,11 +10,11 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/smf/replay"
 )
 
@@ -84,38 +84,68 @@ var verbs = map[string]bool{
 }
 
 // ParseScenario reads YAML or JSON, strictly, and checks that each step makes
-// sense.
+// sense. Its error is a config.Errors, with lines.
 func ParseScenario(text []byte) (*Scenario, error) {
 	s := &Scenario{}
-	if err := yaml.UnmarshalStrict(text, s); err != nil {
-		return nil, fmt.Errorf("scenario: %w", err)
+	lines, err := config.Unmarshal(text, s)
+	if err != nil {
+		return nil, err
 	}
+	if list := s.check(lines); len(list) > 0 {
+		return nil, lines.Of(list)
+	}
+	return s, nil
+}
+
+// ScenarioOf is ParseScenario for what is not in a file of its own: a value with the
+// fields of a scenario. Its errors have no lines.
+func ScenarioOf(value any) (*Scenario, error) {
+	text, err := yaml.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	s, err := ParseScenario(text)
+	if list, ok := errors.AsType[config.Errors](err); ok {
+		for i := range list {
+			list[i].Line = 0
+		}
+		err = list
+	}
+	return s, err
+}
+
+// check completes the scenario, and says what is wrong. lines has the fields that are set.
+func (s *Scenario) check(lines config.Lines) config.Errors {
 	s.Dialect = cmp.Or(s.Dialect, Open5GS)
-	problems := []error{s.Dialect.check(), s.checkReplay()}
+	list := append(s.Dialect.check(), s.checkReplay()...)
+	none := func(at string, count int) {
+		if _, isSet := lines[at+".count"]; isSet && count == 0 {
+			list = append(list, config.Error{Field: at + ".count", Problem: "must not be 0", Fix: "1 or more, or leave it out"})
+		}
+	}
 	names := map[string]bool{}
 	for i := range s.Sessions {
-		problems = append(problems, s.Sessions[i].complete(s.Dialect))
+		at := fmt.Sprintf("sessions[%d]", i)
+		none(at, s.Sessions[i].Count)
+		list = append(list, s.Sessions[i].complete(at, s.Dialect)...)
 		name := s.Sessions[i].Name
-		if names[name] {
-			problems = append(problems, fmt.Errorf("there are two session groups %s: give one another name", name))
-		}
+		list = append(list, faults(at, "", fault{names[name], "name", "give one another name", "two session groups are called " + name})...)
 		names[name] = true
 	}
-	check := func(where string, steps []Step) {
+	steps := func(where string, steps []Step) {
 		for i := range steps {
-			if err := s.Check(&steps[i]); err != nil {
-				problems = append(problems, fmt.Errorf("%s[%d]: %w", where, i, err))
-			}
+			at := fmt.Sprintf("%s[%d]", where, i)
+			none(at, steps[i].Count)
+			list = append(list, s.checkStep(at, &steps[i])...)
 		}
 	}
-	check("steps", s.Steps)
-	for name, steps := range s.Phases {
-		check("phases."+name, steps)
-		if slices.ContainsFunc(steps, func(p Step) bool { return p.Do == "phase" }) {
-			problems = append(problems, fmt.Errorf("phases.%s: a phase has no phases", name))
-		}
+	steps("steps", s.Steps)
+	for _, name := range slices.Sorted(maps.Keys(s.Phases)) {
+		steps("phases."+name, s.Phases[name])
+		isPhase := func(p Step) bool { return p.Do == "phase" }
+		list = append(list, faults("phases."+name, "", fault{slices.ContainsFunc(s.Phases[name], isPhase), "", "list the steps of that phase", "a phase has no phases"})...)
 	}
-	return s, errors.Join(problems...)
+	return list
 }
 
 // ParseStep reads a step in JSON.
@@ -126,51 +156,54 @@ func (s *Scenario) ParseStep(line []byte) (Step, error) {
 	if err := d.Decode(&p); err != nil {
 		return p, fmt.Errorf("a step is a line of JSON: %w", err)
 	}
-	return p, s.Check(&p)
+	return p, asError(s.checkStep("", &p))
 }
 
-// Check says what a step lacks, or has too much.
-func (s *Scenario) Check(p *Step) error {
+// checkStep says what the step at a path lacks, or has too much.
+func (s *Scenario) checkStep(at string, p *Step) config.Errors {
 	about, known := verbs[p.Do]
+	wrong := func(field, fix, format string, args ...any) config.Errors {
+		return faults(at, "", fault{true, field, fix, p.Do + ": " + fmt.Sprintf(format, args...)})
+	}
 	switch {
 	case !known:
-		return fmt.Errorf("do: %q: give one of %s", p.Do, strings.Join(slices.Sorted(maps.Keys(verbs)), ", "))
+		return faults(at, "", fault{true, "do", oneOf(slices.Sorted(maps.Keys(verbs))), fmt.Sprintf("%q is no step", p.Do)})
 	case p.Sessions != "" && !about:
-		return fmt.Errorf("%s: it is about no sessions", p.Do)
+		return wrong("sessions", "remove it", "it is about no sessions")
 	case s.Replay != nil && about && p.Do != "show":
-		return fmt.Errorf("%s: the sessions are those of a capture, whose requests replay sends", p.Do)
+		return wrong("do", "{do: replay}", "the sessions are those of a capture, whose requests replay sends")
 	case s.Replay != nil && about:
 		return nil // what sessions the capture has is known once it is read
 	case p.Do == "replay" && s.Replay == nil:
-		return errors.New("replay: the scenario has no replay: say which capture")
+		return wrong("do", "say which capture, as replay: {capture: FILE}", "the scenario has no replay")
 	case p.Until != 0 && p.Do != "replay":
-		return fmt.Errorf("%s: until is of a replay", p.Do)
+		return wrong("until", "remove it", "until is of a replay")
 	case p.Sessions != "" && !slices.ContainsFunc(s.Sessions, func(g Spec) bool { return g.Name == p.Sessions }):
-		return fmt.Errorf("%s: there is no session group %q", p.Do, p.Sessions)
+		return wrong("sessions", "the name of one of sessions", "no session group is called %q", p.Sessions)
 	case about && len(s.Sessions) == 0:
-		return fmt.Errorf("%s: the scenario has no sessions", p.Do)
+		return wrong("do", "list some under sessions", "the scenario has no sessions")
 	case p.Do == "handover" && p.Access == nil:
-		return errors.New("handover: access is missing: the tunnel to move to")
+		return wrong("access", "the tunnel to move to: {address: 192.0.2.2, teid: 0x2000}", "access is missing")
 	case p.Do == "modify" && p.Change == nil:
-		return errors.New("modify: change is missing: what to change")
+		return wrong("change", "what to change: mbr, gates, uplink, downlink, core, urr or drop_buffered", "change is missing")
 	case p.Do == "wait" && p.For == 0:
-		return errors.New("wait: for is missing: how long, such as 2s")
+		return wrong("for", "how long, such as 2s", "for is missing")
 	case p.Do == "phase" && s.Phases[p.Phase] == nil:
-		return fmt.Errorf("phase: there is no phase %q", p.Phase)
+		return wrong("phase", "the name of one of phases", "no phase is called %q", p.Phase)
 	}
 	return nil
 }
 
 // checkReplay says what is wrong with a captured conversation.
-func (s *Scenario) checkReplay() error {
+func (s *Scenario) checkReplay() config.Errors {
 	switch {
 	case s.Replay == nil:
 		return nil
 	case len(s.Sessions) > 0:
-		return errors.New("replay: a scenario plays a capture, or has sessions of its own: not both")
+		return faults("", "", fault{true, "replay", "remove replay, or sessions", "a scenario plays a capture, or has sessions of its own: not both"})
 	}
 	if err := s.Replay.Complete(); err != nil {
-		return fmt.Errorf("replay: %w", err)
+		return faults("", "", fault{true, "replay", "", err.Error()})
 	}
 	return nil
 }
@@ -182,7 +215,7 @@ func (s *Scenario) Options() (Options, error) {
 		Started: s.Started,
 	}
 	if s.UPF == "" {
-		return o, errors.New("which UPF? give its address")
+		return o, errors.New("upf is missing: give the UPF's address")
 	}
 	var err error
 	if o.UPF, err = ParseAddr(s.UPF); err != nil {

@@ -14,9 +14,16 @@ import (
 // A scenario with a mistake is refused with the place of each.
 func TestParseScenario(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
-		{"nix: 1", `unknown field "nix"`},
-		{"sessions: [{count: 1, ue4: 10.0.0.0/8, qfi: 64}]", "session group ue: qfi"},
-		{"sessions: [{count: 1}]", "session group ue: ue4: the sessions need UE addresses"},
+		{"nix: 1", `line 1: nix: unknown field`},
+		{"sessions:\n- ue4: 10.45.0.0/16\n  network_instanc: internet", `line 3: sessions[0].network_instanc: unknown field (fix: did you mean "network_instance"?)`},
+		{"sessions:\n- ue4: 10.45.0.0/16\n  count: ten", "line 3: sessions[0].count: must be a whole number"},
+		{"sessions:\n- count: 2\n  ue4: 10.45.0.0", `line 3: sessions[0].ue4: "10.45.0.0" is not a prefix: its length is missing`},
+		{"sessions: [{ue4: 10.45.0.0/16, count: 0}]", "sessions[0].count: must not be 0"},
+		{"sessions:\n- ue4: 10.0.0.0/8\n  filters:\n  - {flow: permit in}", "line 4: sessions[0].filters[0].flow: filter protocol"},
+		{"replay: {capture: open5gs, map: {192.0.2.1: x}}", `replay.map.192.0.2.1: "x" is not an IP address`},
+		{"replay: {capture: open5gs, map: {x: 192.0.2.1}}", `replay.map.x: "x" is not an IP address`},
+		{"sessions: [{count: 1, ue4: 10.0.0.0/8, qfi: 64}]", "line 1: sessions[0].qfi: 64 is not a QFI (fix: 1 to 63)"},
+		{"sessions: [{count: 1}]", "sessions[0].ue4: the sessions need UE addresses"},
 		{"sessions: [{count: 300, ue4: 10.0.0.0/24}]", "does not hold 300 addresses"},
 		{"sessions: [{count: 2, ue6: '2001:db8::/64'}]", "does not hold 2 prefixes"},
 		{"sessions: [{ue4: '2001:db8::/64'}]", "is not an IPv4 pool"},
@@ -26,22 +33,22 @@ func TestParseScenario(t *testing.T) {
 		{"sessions: [{ue4: 10.0.0.0/8, pdn_type: x25}]", "pdn_type"},
 		{"sessions: [{ue4: 10.0.0.0/8, role: big}]", "role"},
 		{"sessions: [{ue4: 10.0.0.0/8, core: {address: 192.0.2.1, teid: 1}}]", "only an intermediate UPF"},
-		{"sessions: [{ue4: 10.0.0.0/8, access: {address: 192.0.2.1}}]", "access: give address and teid"},
+		{"sessions: [{ue4: 10.0.0.0/8, access: {address: 192.0.2.1}}]", "sessions[0].access.teid: is missing (fix: the peer's TEID"},
 		{"sessions: [{ue4: 10.0.0.0/8, access: {address: 192.0.2.1, teid: 1, interface: n6}}]", "access.interface"},
-		{"sessions: [{ue4: 10.0.0.0/8, urr: {}}]", "say when usage is reported"},
-		{"sessions: [{ue4: 10.0.0.0/8, urr: {period: 30}}]", "type smf.Duration"},
+		{"sessions: [{ue4: 10.0.0.0/8, urr: {}}]", "nothing says when usage is reported"},
+		{"sessions: [{ue4: 10.0.0.0/8, urr: {period: 30}}]", "urr.period: \"30\" is not a duration"},
 		{"sessions: [{ue4: 10.0.0.0/8, filters: [{precedence: 1}]}]", "filters[0].flow"},
 		{"sessions: [{ue4: 10.0.0.0/8, snssai: {sst: 1, sd: '12'}}]", "snssai.sd"},
-		{"sessions: [{ue4: 10.0.0.0/8}, {ue4: 10.0.0.0/8}]", "two session groups ue"},
+		{"sessions: [{ue4: 10.0.0.0/8}, {ue4: 10.0.0.0/8}]", "two session groups are called ue"},
 		{"dialect: free5gc\nsessions: [{ue4: 10.0.0.0/8}]", "chooses F-TEIDs itself"},
-		{"steps: [{do: fly}]", "steps[0]: do: \"fly\": give one of associate, delete"},
+		{"steps: [{do: fly}]", "steps[0].do: \"fly\" is no step (fix: one of: associate, delete"},
 		{"steps: [{do: establish}]", "the scenario has no sessions"},
 		{"steps: [{do: associate, sessions: a}]", "about no sessions"},
-		{"sessions: [{ue4: 10.0.0.0/8}]\nsteps: [{do: idle, sessions: b}]", `no session group "b"`},
+		{"sessions: [{ue4: 10.0.0.0/8}]\nsteps: [{do: idle, sessions: b}]", `no session group is called "b"`},
 		{"sessions: [{ue4: 10.0.0.0/8}]\nsteps: [{do: handover}]", "access is missing"},
 		{"sessions: [{ue4: 10.0.0.0/8}]\nsteps: [{do: modify}]", "change is missing"},
 		{"steps: [{do: wait}]", "for is missing"},
-		{"steps: [{do: phase, phase: x}]", `no phase "x"`},
+		{"steps: [{do: phase, phase: x}]", `no phase is called "x"`},
 		{"phases: {a: [{do: phase, phase: a}]}", "a phase has no phases"},
 	} {
 		if _, err := ParseScenario([]byte(tt.text)); err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -148,7 +155,7 @@ phases:
 	if got := do(`{"do": "page", "sessions": "a", "now": true}`); !got.OK || got.Results[0].Requests != 20 {
 		t.Errorf("%+v", got)
 	}
-	if got := do(`{"do": "handover", "sessions": "b", "access": {"address": "192.0.2.2", "teid": 0}}`); got.OK || !strings.Contains(got.Error, "give address and teid") {
+	if got := do(`{"do": "handover", "sessions": "b", "access": {"address": "192.0.2.2", "teid": 0}}`); got.OK || !strings.Contains(got.Error, "access.teid of handover: is missing") {
 		t.Errorf("%+v", got)
 	}
 	began := time.Now()

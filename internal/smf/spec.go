@@ -3,7 +3,6 @@ package smf
 import (
 	"cmp"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/session"
 	"github.com/culvert-net/culvert/internal/slice"
 )
@@ -33,12 +33,11 @@ const (
 // Dialects are all of them.
 func Dialects() []string { return []string{string(Open5GS), string(Free5GC)} }
 
-func (d Dialect) check() error {
-	if !slices.Contains(Dialects(), string(d)) {
-		return fmt.Errorf("dialect: %q: give one of %s", d, strings.Join(Dialects(), ", "))
-	}
-	return nil
+func (d Dialect) check() config.Errors {
+	return faults("", "", fault{!slices.Contains(Dialects(), string(d)), "dialect", oneOf(Dialects()), fmt.Sprintf("%q is no dialect", d)})
 }
+
+func oneOf(names []string) string { return "one of: " + strings.Join(names, ", ") }
 
 // Role is the place of the UPF in a session's path.
 type Role string
@@ -171,8 +170,12 @@ func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d)
 // maxSessions bounds a group: a UPF's limit comes long before.
 const maxSessions = 1 << 24
 
-// complete fills in what is not set, and says what makes no sense.
-func (s *Spec) complete(d Dialect) error {
+// Complete fills in what is not set, and says what makes no sense. Its error is a
+// config.Errors with fields of a session group.
+func (s *Spec) Complete(d Dialect) error { return asError(s.complete("", d)) }
+
+// complete is Complete for the group that is at a path of a scenario.
+func (s *Spec) complete(at string, d Dialect) config.Errors {
 	s.Name, s.Count, s.Role = cmp.Or(s.Name, "ue"), cmp.Or(s.Count, 1), cmp.Or(s.Role, Anchor)
 	family := "ipv4" // of the UE's addresses
 	switch {
@@ -188,37 +191,46 @@ func (s *Spec) complete(d Dialect) error {
 		s.Filters[i].Precedence = cmp.Or(s.Filters[i].Precedence, uint32(i+1))
 	}
 	problems := slices.Concat(s.checkShape(d), s.checkAddresses(), s.Access.check("access"), s.Core.check("core"), s.checkRules())
-	return errors.Join(faults("session group "+s.Name+": ", problems...)...)
+	return faults(at, "session group "+s.Name, problems...)
 }
 
 // fault is a thing that may be wrong, in the words of the user's fields.
 type fault struct {
-	wrong bool
-	text  string
+	wrong               bool
+	field, fix, problem string
 }
 
-// faults are errors of what is wrong.
-func faults(prefix string, list ...fault) (errs []error) {
+// faults are errors of what is wrong in the fields of a resource that is at a path.
+func faults(at, resource string, list ...fault) (errs config.Errors) {
 	for _, f := range list {
 		if f.wrong {
-			errs = append(errs, errors.New(prefix+f.text))
+			errs = append(errs, config.Error{Field: strings.Trim(at+"."+f.field, "."), Resource: resource, Problem: f.problem, Fix: f.fix})
 		}
 	}
 	return errs
+}
+
+// asError is nil where nothing is wrong: nil Errors in an error would not be nil.
+func asError(list config.Errors) error {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
 }
 
 func (s *Spec) checkShape(d Dialect) []fault {
 	l, sd := s.Local, s.SNSSAI.SD
 	_, err := strconv.ParseUint(sd, 16, 24)
 	return []fault{
-		{s.Count < 1 || s.Count > maxSessions, fmt.Sprintf("count: give 1 to %d", maxSessions)},
-		{s.Role != Anchor && s.Role != Intermediate, fmt.Sprintf("role: %q: give anchor or intermediate", s.Role)},
-		{!slices.Contains(pdnTypes, s.PDNType), fmt.Sprintf("pdn_type: %q: give one of %s", s.PDNType, strings.Join(pdnTypes, ", "))},
-		{s.Core != nil && s.Role != Intermediate, "core: only an intermediate UPF has a tunnel towards the core: say role: intermediate"},
-		{d == Free5GC && l == nil, "local: the SMF of this dialect chooses F-TEIDs itself: say address and access_teid of the UPF's"},
-		{l != nil && (!l.Address.IsValid() || l.AccessTEID == 0 || s.Role == Intermediate && l.CoreTEID == 0),
-			"local: give address and access_teid, and for an intermediate UPF core_teid"},
-		{sd != "" && (err != nil || len(sd) != 6), fmt.Sprintf("snssai.sd: %q: give six hexadecimal digits", sd)},
+		{s.Count < 1 || s.Count > maxSessions, "count", fmt.Sprintf("1 to %d", maxSessions), fmt.Sprintf("%d is out of range", s.Count)},
+		{s.Role != Anchor && s.Role != Intermediate, "role", "anchor or intermediate", fmt.Sprintf("%q is no role", s.Role)},
+		{!slices.Contains(pdnTypes, s.PDNType), "pdn_type", oneOf(pdnTypes), fmt.Sprintf("%q is no PDN type", s.PDNType)},
+		{s.Core != nil && s.Role != Intermediate, "core", "say role: intermediate", "only an intermediate UPF has a tunnel towards the core"},
+		{d == Free5GC && l == nil, "local", "give address and access_teid of the UPF's", "the SMF of this dialect chooses F-TEIDs itself"},
+		{l != nil && !l.Address.IsValid(), "local.address", "the UPF's GTP-U address", "is missing"},
+		{l != nil && l.AccessTEID == 0, "local.access_teid", "the UPF's TEID of session 0, not 0", "is missing"},
+		{l != nil && s.Role == Intermediate && l.CoreTEID == 0, "local.core_teid", "the UPF's TEID of session 0 towards the core, not 0", "is missing"},
+		{sd != "" && (err != nil || len(sd) != 6), "snssai.sd", "six hexadecimal digits", fmt.Sprintf("%q is no slice differentiator", sd)},
 	}
 }
 
@@ -228,18 +240,17 @@ func (s *Spec) checkAddresses() []fault {
 	bad4 := ip4 && !s.UE4.Addr().Is4()
 	bad6 := ip6 && (!s.UE6.Addr().Is6() || s.UE6.Bits() > 64)
 	return []fault{
-		{len(s.FramedRoutes) > 0 && s.Count > 1, "framed_routes: each network is behind one UE: give count 1"},
-		{s.ChooseUE != "" && given, "choose_ue: the UPF chooses the addresses, or ue4 and ue6 say them: not both"},
-		{s.ChooseUE != "" && !given && !slices.Contains(ipTypes, s.ChooseUE),
-			fmt.Sprintf("choose_ue: %q: give one of %s", s.ChooseUE, strings.Join(ipTypes, ", "))},
+		{len(s.FramedRoutes) > 0 && s.Count > 1, "framed_routes", "say count: 1", "each network is behind one UE"},
+		{s.ChooseUE != "" && given, "choose_ue", "remove it, or ue4 and ue6", "the UPF chooses the addresses, or ue4 and ue6 say them: not both"},
+		{s.ChooseUE != "" && !given && !slices.Contains(ipTypes, s.ChooseUE), "choose_ue", oneOf(ipTypes), fmt.Sprintf("%q is no type of addresses", s.ChooseUE)},
 		{s.ChooseUE == "" && slices.Contains(ipTypes, s.PDNType) && !given && s.Role == Anchor,
-			"ue4: the sessions need UE addresses: give ue4, ue6 or choose_ue"},
-		{bad4, fmt.Sprintf("ue4: %s is not an IPv4 pool", s.UE4)},
+			"ue4", "give ue4, ue6 or choose_ue", "the sessions need UE addresses"},
+		{bad4, "ue4", "a prefix such as 10.45.0.0/16", fmt.Sprintf("%s is not an IPv4 pool", s.UE4)},
 		{ip4 && !bad4 && s.Count > 1 && !s.UE4.Contains(netip.AddrFrom4(s.ue4(s.Count-1))),
-			fmt.Sprintf("ue4: %s does not hold %d addresses", s.UE4, s.Count)},
-		{bad6, fmt.Sprintf("ue6: %s is not an IPv6 pool that holds a /64", s.UE6)},
+			"ue4", "a shorter prefix, or fewer sessions", fmt.Sprintf("%s does not hold %d addresses", s.UE4, s.Count)},
+		{bad6, "ue6", "a prefix such as 2001:db8:45::/48", fmt.Sprintf("%s is not an IPv6 pool that holds a /64", s.UE6)},
 		{ip6 && !bad6 && !s.UE6.Contains(netip.AddrFrom16(s.ue6(s.Count-1))),
-			fmt.Sprintf("ue6: %s does not hold %d prefixes of 64 bits", s.UE6, s.Count)},
+			"ue6", "a shorter prefix, or fewer sessions", fmt.Sprintf("%s does not hold %d prefixes of 64 bits", s.UE6, s.Count)},
 	}
 }
 
@@ -249,23 +260,31 @@ func (t *Tunnel) check(name string) []fault {
 		return nil
 	}
 	return []fault{
-		{!t.Address.IsValid() || t.TEID == 0, name + ": give address and teid (not 0) of the peer"},
-		{t.Addresses < 0 || t.Addresses > 1<<16, fmt.Sprintf("%s.addresses: give 1 to %d", name, 1<<16)},
-		{!slices.Contains([]string{"", "n3", "n9"}, t.Interface), fmt.Sprintf("%s.interface: %q: give n3 or n9", name, t.Interface)},
+		{!t.Address.IsValid(), name + ".address", "the peer's GTP-U address", "is missing"},
+		{t.TEID == 0, name + ".teid", "the peer's TEID of session 0, not 0", "is missing"},
+		{t.Addresses < 0 || t.Addresses > 1<<16, name + ".addresses", fmt.Sprintf("1 to %d", 1<<16), fmt.Sprintf("%d is out of range", t.Addresses)},
+		{!slices.Contains([]string{"", "n3", "n9"}, t.Interface), name + ".interface", "n3 or n9", fmt.Sprintf("%q is no interface of a tunnel", t.Interface)},
 	}
 }
 
 func (s *Spec) checkRules() []fault {
-	list := []fault{{s.QFI > 63, "qfi: give 1 to 63"}}
+	qfi := func(field string, qfi uint8) fault {
+		return fault{qfi > 63, field, "1 to 63", fmt.Sprintf("%d is not a QFI", qfi)}
+	}
+	list := []fault{qfi("qfi", s.QFI)}
 	for i, f := range s.Filters {
-		list = append(list,
-			fault{f.Flow == "", fmt.Sprintf(`filters[%d].flow: give an IPFilterRule, such as "permit out ip from any to assigned"`, i)},
-			fault{f.QFI > 63, fmt.Sprintf("filters[%d].qfi: give 1 to 63", i)})
+		problem := "is missing"
+		_, err := session.ParseFilter(f.Flow)
+		if f.Flow != "" && err != nil {
+			problem = err.Error()
+		}
+		list = append(list, qfi(fmt.Sprintf("filters[%d].qfi", i), f.QFI),
+			fault{err != nil, fmt.Sprintf("filters[%d].flow", i), `an IPFilterRule such as "permit out ip from any to assigned"`, problem})
 	}
 	u := s.URR
 	silent := u != nil && u.VolumeThreshold == nil && u.VolumeQuota == nil && !u.Start && !u.Stop &&
 		cmp.Or(u.TimeThreshold, u.TimeQuota, u.Period, u.QuotaHolding) == 0
-	return append(list, fault{silent, "urr: say when usage is reported: a threshold, a quota, a period, start or stop"})
+	return append(list, fault{silent, "urr", "give a threshold, a quota, a period, start or stop", "nothing says when usage is reported"})
 }
 
 var (

@@ -64,7 +64,7 @@ func TestTemplates(t *testing.T) {
 	}
 	for _, dialect := range []Dialect{Open5GS, Free5GC} {
 		for name, s := range specs(dialect) {
-			if err := s.complete(dialect); err != nil {
+			if err := s.Complete(dialect); err != nil {
 				t.Fatal(err)
 			}
 			e := encoder{spec: &s, dialect: dialect, node: "smf.example", addr: addr("127.0.0.1"), rules: rulesOf(dialect)}
@@ -113,7 +113,7 @@ func TestRanges(t *testing.T) {
 		Count: 300, UE4: netip.MustParsePrefix("10.45.0.0/16"), UE6: netip.MustParsePrefix("2001:db8:45::1/48"),
 		Access: &Tunnel{Address: addr("192.0.2.254"), TEID: 0x1000, Addresses: 4},
 	}
-	if err := s.complete(Open5GS); err != nil {
+	if err := s.Complete(Open5GS); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"sigs.k8s.io/yaml"
 
 	"github.com/culvert-net/culvert/internal/smf"
 )
@@ -53,12 +52,9 @@ func (t *Topology) hasSessions(name, sessions string) error {
 
 // read reads the scenario of an SMF in a node.
 func (s *SMF) read(n *Node) error {
-	text, err := yaml.Marshal(s.Scenario)
-	if err != nil {
-		return err
-	}
+	var err error
 	s.Node = n
-	if s.scenario, err = smf.ParseScenario(text); err == nil {
+	if s.scenario, err = smf.ScenarioOf(s.Scenario); err == nil {
 		_, err = s.scenario.Options()
 	}
 	return err
