@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -123,7 +124,8 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.next.RoundTrip(r)
 }
 
-// fail says what a caller can do about a daemon that cannot be reached.
+// fail says what a caller can do about a daemon that cannot be reached, does not answer or ends
+// meanwhile.
 func (c *Client) fail(err error) error {
 	if err == nil {
 		return nil
@@ -138,6 +140,13 @@ func (c *Client) fail(err error) error {
 			return fmt.Errorf("no permission to use %s: run as root, or as a member of its group", c.target)
 		}
 		return fmt.Errorf("no daemon at %s: %s (is `culvert run` running? --socket and --address say where)", c.target, text)
+	}
+	ce, isAnswer := errors.AsType[*connect.Error](err)
+	switch {
+	case isAnswer && ce.Code() == connect.CodeDeadlineExceeded && !connect.IsWireError(ce):
+		return &Error{message: fmt.Sprintf("the daemon at %s does not answer", c.target), is: context.DeadlineExceeded}
+	case isAnswer && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)):
+		return &Error{message: fmt.Sprintf("the daemon at %s has ended, or closed the connection", c.target), is: io.ErrUnexpectedEOF}
 	}
 	return fromConnect(err)
 }
