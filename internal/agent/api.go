@@ -17,6 +17,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
 	"github.com/culvert-net/culvert/internal/dataplane/n4"
 	"github.com/culvert-net/culvert/internal/flow"
+	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/netpol"
 	"github.com/culvert-net/culvert/internal/pfcp"
 	"github.com/culvert-net/culvert/internal/slice"
@@ -152,6 +153,8 @@ type InterfaceStatus struct {
 	// Closed is native or generic where the data path is not on the interface, and the
 	// kernel gets only what host lists; otherwise it is empty.
 	Closed string `json:"closed,omitempty"`
+	// Link is up, down or no_carrier; empty: there is no such interface.
+	Link netdev.LinkState `json:"link,omitempty"`
 }
 
 // Outcome is how packets' journeys ended (bpf/def/reason.h), or RateLimited.

@@ -1,6 +1,44 @@
 package agent
 
-import "github.com/culvert-net/culvert/internal/dataplane/reason"
+import (
+	"github.com/culvert-net/culvert/internal/agent/desired"
+	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/dataplane/attach"
+	"github.com/culvert-net/culvert/internal/dataplane/reason"
+	"github.com/culvert-net/culvert/internal/netdev"
+)
+
+// Interfaces are those of the configuration, as they are.
+func (a *Agent) Interfaces() ([]InterfaceStatus, error) {
+	var closed map[int]attach.Mode
+	return each(a.core, func(r desired.Resource, v config.Interface) (InterfaceStatus, error) {
+		if closed == nil {
+			closed = a.core.dp.Closing.On()
+		}
+		l, there := a.core.links.Link(v.Name)
+		s := InterfaceStatus{Interface: v, Ifindex: l.Index, MTU: l.MTU}
+		mode, attached := a.core.writer.Modes[v.Name]
+		failure := a.core.writer.Failures[r.Ref]
+		switch {
+		case !there:
+			s.Attached = "not attached: there is no such interface"
+		case failure != nil:
+			s.Attached = "not attached: " + failure.Error()
+		case attached:
+			s.Attached = string(mode)
+		}
+		if !there {
+			return s, nil
+		}
+		s.Link = l.State()
+		var err error
+		if s.Closed = string(closed[l.Index]); s.Closed != "" {
+			s.Attached += "; the interface is closed: the kernel gets only what host lists"
+		}
+		s.Lost, err = a.core.dp.Counters.Lost(l.Index)
+		return s, err
+	})
+}
 
 // closed are the interfaces of the configuration that are closed, and what became of frames by
 // closed interfaces. The caller holds the lock.
@@ -36,6 +74,16 @@ func (c *core) lost(configured map[string]string) map[string]uint64 {
 		n, err := c.dp.Counters.Lost(l.Index)
 		if _, is := configured[l.Name]; err == nil && (is || n > 0) {
 			out[l.Name] = n
+		}
+	}
+	return out
+}
+
+// uplinkProblems are of uplinks that are down or have no carrier. The caller holds the lock.
+func (c *core) uplinkProblems(names []string) (out []string) {
+	for _, name := range names {
+		if l, there := c.links.Link(name); there && l.State() != netdev.LinkUp {
+			out = append(out, "uplink "+name+" "+l.State().Problem())
 		}
 	}
 	return out

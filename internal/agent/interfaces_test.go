@@ -7,6 +7,7 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/apply"
 	"github.com/culvert-net/culvert/internal/agent/plan"
 	"github.com/culvert-net/culvert/internal/dataplane/attach"
+	"github.com/culvert-net/culvert/internal/netdev"
 )
 
 // closingOf closes interfaces in generic mode.
@@ -25,6 +26,48 @@ func closingOf(f *fakeDataPath) apply.Closing {
 			}
 			return out
 		},
+	}
+}
+
+// TestLinkOfInterface: status says whether an interface is up and has a carrier.
+func TestLinkOfInterface(t *testing.T) {
+	d := start(t)
+	for _, row := range []struct {
+		turn func(*netdev.Link)
+		want netdev.LinkState
+	}{
+		{func(*netdev.Link) {}, netdev.LinkUp},
+		{func(l *netdev.Link) { l.Up, l.Carrier = false, false }, netdev.LinkDown},
+		{func(l *netdev.Link) { l.Carrier = false }, netdev.LinkNoCarrier},
+		{func(*netdev.Link) {}, netdev.LinkUp},
+	} {
+		s := links("eth0", "eth1")
+		row.turn(&s.Links[0])
+		d.change(t, s, "eth0 is "+string(row.want), func() bool { return d.core.links == s })
+		list, err := d.Interfaces()
+		if err != nil || list[0].Link != row.want || list[1].Link != netdev.LinkUp || list[0].Attached != "native" {
+			t.Errorf("%s: %+v, %v", row.want, list, err)
+		}
+	}
+	without := links("eth1")
+	d.change(t, without, "eth0 is gone", func() bool { return d.core.links == without })
+	if list, err := d.Interfaces(); err != nil || list[0].Link != "" {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+// TestLinkOfUplink: a member's uplink is looked at, and no interface of a pod.
+func TestLinkOfUplink(t *testing.T) {
+	d := startMember(t, t.TempDir(), newFake(), 1)
+	for _, want := range []string{"uplink eth0 has no carrier", ""} {
+		s := podLinks(1)
+		s.Links[0].Carrier = want == ""
+		s.Links[1].Up, s.Links[1].Carrier = false, false
+		d.change(t, s, "the uplink changes", func() bool { return d.core.links == s })
+		status, err := d.Status()
+		if err != nil || strings.Join(status.Overlay.Problems, "; ") != want {
+			t.Errorf("%q, %v, want %q", status.Overlay.Problems, err, want)
+		}
 	}
 }
 

@@ -18,7 +18,6 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/punt"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
-	"github.com/culvert-net/culvert/internal/dataplane/attach"
 	"github.com/culvert-net/culvert/internal/dataplane/n4"
 	"github.com/culvert-net/culvert/internal/dataplane/reason"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
@@ -129,37 +128,6 @@ func (c *core) problems() (out []string) {
 		}
 	}
 	return out
-}
-
-// Interfaces are those of the configuration, as they are.
-func (a *Agent) Interfaces() ([]InterfaceStatus, error) {
-	var closed map[int]attach.Mode
-	return each(a.core, func(r desired.Resource, v config.Interface) (InterfaceStatus, error) {
-		if closed == nil {
-			closed = a.core.dp.Closing.On()
-		}
-		l, there := a.core.links.Link(v.Name)
-		s := InterfaceStatus{Interface: v, Ifindex: l.Index, MTU: l.MTU}
-		mode, attached := a.core.writer.Modes[v.Name]
-		failure := a.core.writer.Failures[r.Ref]
-		switch {
-		case !there:
-			s.Attached = "not attached: there is no such interface"
-		case failure != nil:
-			s.Attached = "not attached: " + failure.Error()
-		case attached:
-			s.Attached = string(mode)
-		}
-		if !there {
-			return s, nil
-		}
-		var err error
-		if s.Closed = string(closed[l.Index]); s.Closed != "" {
-			s.Attached += "; the interface is closed: the kernel gets only what host lists"
-		}
-		s.Lost, err = a.core.dp.Counters.Lost(l.Index)
-		return s, err
-	})
 }
 
 // Locators are the node's, with the number of SIDs in each.
@@ -402,7 +370,7 @@ func (c *core) overlayStatus(silence string) *OverlayStatus {
 		s.SIDs = append(s.SIDs, fmt.Sprintf("%s %s", sid.SID, sid.Behavior))
 	}
 	s.Uplinks = c.overlay.UplinkNames()
-	s.Problems = slices.Concat(c.overlay.Problems(), g.Problems, c.roomProblems(), problems)
+	s.Problems = slices.Concat(c.overlay.Problems(), c.uplinkProblems(s.Uplinks), g.Problems, c.roomProblems(), problems)
 	if silence != "" {
 		s.Problems = append(s.Problems, silence)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api/apitest"
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/printer"
 )
 
@@ -219,6 +220,33 @@ func TestSpread(t *testing.T) {
 	f = start(t, "../internal/cli/testdata/spread-card.yaml")
 	all.WriteString("$ culvert status\n" + f.ok(t, "status") + "\n")
 	golden(t, "spread", all.String())
+}
+
+// An interface that is down or has no carrier is attached, and not as it should be.
+func TestLinks(t *testing.T) {
+	f := start(t, "upf.yaml")
+	f.Links = map[string]netdev.LinkState{"n3": netdev.LinkDown, "n6": netdev.LinkNoCarrier}
+	r := f.run(t, "status")
+	if r.code != cmdline.ExitCheckFailed || r.stderr != "culvert: 3 of these are not as they should be\n" { // with the journal
+		t.Errorf("exit %d: %s", r.code, r.stderr)
+	}
+	table := f.ok(t, "interface")
+	for _, row := range []string{"n3 2 down native", "n9 3 up native", "n6 4 no_carrier native"} {
+		for _, out := range []string{r.stdout, table} {
+			if !strings.Contains(strings.Join(strings.Fields(out), " "), row) {
+				t.Errorf("no row %q in\n%s", row, out)
+			}
+		}
+	}
+	for name, want := range map[string]string{"n3": "down", "n9": "up", "n6": "no_carrier"} {
+		if out := f.ok(t, "interface", "show", name, "-o", "json"); !strings.Contains(out, `"link": "`+want+`"`) {
+			t.Errorf("%s: %s", name, out)
+		}
+	}
+	list, err := f.Agent.Status()
+	if got := faults(&list); err != nil || len(got) != 3 || got[0] != "n3 is down" || got[1] != "n6 has no carrier" {
+		t.Errorf("%q, %v", got, err)
+	}
 }
 
 func TestShow(t *testing.T) {

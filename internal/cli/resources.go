@@ -32,9 +32,9 @@ var interfaces = noun[agent.InterfaceStatus]{
 	kind: desired.KindInterface, aliases: []string{"interfaces", "if"}, keyName: "NAME",
 	short:  "Interfaces that the data path is attached to",
 	fetch:  (*api.Client).Interfaces,
-	header: []any{"INTERFACE", "INDEX", "ATTACHED", "MTU", "LOST", "ROLES"},
+	header: []any{"INTERFACE", "INDEX", "LINK", "ATTACHED", "MTU", "LOST", "ROLES"},
 	row: func(s agent.InterfaceStatus) []any {
-		return []any{s.Name, s.Ifindex, s.Attached, s.MTU, s.Lost, rolesOf(s.Roles)}
+		return []any{s.Name, s.Ifindex, s.Link, s.Attached, s.MTU, s.Lost, rolesOf(s.Roles)}
 	},
 	section: "interfaces",
 	fields: []field{

@@ -98,6 +98,9 @@ func faults(s *agent.Status) []string {
 		if strings.HasPrefix(in.Attached, "not attached") {
 			list = append(list, in.Name+" is "+in.Attached)
 		}
+		if problem := in.Link.Problem(); problem != "" {
+			list = append(list, in.Name+" "+problem)
+		}
 	}
 	if s.UPF != nil && s.UPF.Journal != "" {
 		list = append(list, "the journal takes no sessions: "+s.UPF.Journal)

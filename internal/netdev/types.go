@@ -102,6 +102,38 @@ type Link struct {
 	Generic bool
 }
 
+// LinkState says whether frames come and leave by a link.
+type LinkState string
+
+// The states of a link.
+const (
+	LinkUp        LinkState = "up"         // and with carrier
+	LinkDown      LinkState = "down"       // administratively
+	LinkNoCarrier LinkState = "no_carrier" // the layer below is down
+)
+
+// State is the state of a link.
+func (l Link) State() LinkState {
+	switch {
+	case !l.Up:
+		return LinkDown
+	case !l.Carrier:
+		return LinkNoCarrier
+	}
+	return LinkUp
+}
+
+// Problem says what is wrong, to follow the link's name; empty: nothing is, or there is no link.
+func (s LinkState) Problem() string {
+	switch s {
+	case LinkDown:
+		return "is down"
+	case LinkNoCarrier:
+		return "has no carrier"
+	}
+	return ""
+}
+
 // virtualDrivers lists drivers whose devices pass frames of stacks on the same machine.
 // The checksums of such frames may be left to hardware that does not exist.
 var virtualDrivers = map[string]bool{

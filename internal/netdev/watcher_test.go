@@ -196,6 +196,32 @@ func TestOnlyKernel(t *testing.T) {
 	})
 }
 
+// Both ends of a veth are up, then one, then the other.
+func TestLinkState(t *testing.T) {
+	a, b := pair(t)
+	w := watch(t, a, Options{})
+	for _, step := range []struct {
+		of    *netns.NS
+		set   string
+		state LinkState
+		words string
+	}{
+		{b, "link set b0 up", LinkUp, ""},
+		{a, "link set a0 down", LinkDown, "is down"},
+		{a, "link set a0 up", LinkUp, ""},
+		{b, "link set b0 down", LinkNoCarrier, "has no carrier"},
+		{a, "link set a0 down", LinkDown, "is down"},
+		{a, "link set a0 up", LinkNoCarrier, "has no carrier"},
+		{b, "link set b0 up", LinkUp, ""},
+	} {
+		step.of.IP(t, step.set)
+		eventually(t, w, step.set, func(s *Snapshot) bool {
+			l, there := s.Link("a0")
+			return there && l.State() == step.state && l.State().Problem() == step.words
+		})
+	}
+}
+
 // kernelRoutes are one of each sort.
 var kernelRoutes = []string{
 	"route add default via 10.0.0.2",

@@ -3,6 +3,7 @@
 package apitest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -17,6 +18,7 @@ import (
 	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/flow"
+	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
@@ -40,6 +42,8 @@ type Agent struct {
 	// Readiness is of pods.
 	Readiness pods.Readiness
 	pods      []pods.Status
+	// Links are the states of interfaces' links; the others are up.
+	Links map[string]netdev.LinkState
 	// Err, if set, is what every method fails with.
 	Err error
 }
@@ -143,7 +147,7 @@ func spreadStatus(c *config.Config) *agent.SpreadStatus {
 // Interfaces lists the interfaces of the configuration.
 func (a *Agent) Interfaces() ([]agent.InterfaceStatus, error) {
 	return each(a, func(i int, v config.Interface, _ desired.Origin) agent.InterfaceStatus {
-		return agent.InterfaceStatus{Interface: v, Ifindex: i + 2, Attached: "native", MTU: 1500}
+		return agent.InterfaceStatus{Interface: v, Ifindex: i + 2, Attached: "native", MTU: 1500, Link: cmp.Or(a.Links[v.Name], netdev.LinkUp)}
 	})
 }
 

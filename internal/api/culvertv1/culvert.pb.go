@@ -5816,6 +5816,7 @@ type InterfaceStatus struct {
 	Mtu           int32                  `protobuf:"varint,4,opt,name=mtu,proto3" json:"mtu,omitempty"`
 	Lost          uint64                 `protobuf:"varint,5,opt,name=lost,proto3" json:"lost,omitempty"`    // frames that were forwarded there and that it did not send
 	Closed        string                 `protobuf:"bytes,6,opt,name=closed,proto3" json:"closed,omitempty"` // native or generic: the data path is not on it, and the kernel gets only what host lists
+	Link          string                 `protobuf:"bytes,7,opt,name=link,proto3" json:"link,omitempty"`     // up, down or no_carrier; empty: there is no such interface
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5888,6 +5889,13 @@ func (x *InterfaceStatus) GetLost() uint64 {
 func (x *InterfaceStatus) GetClosed() string {
 	if x != nil {
 		return x.Closed
+	}
+	return ""
+}
+
+func (x *InterfaceStatus) GetLink() string {
+	if x != nil {
+		return x.Link
 	}
 	return ""
 }
@@ -12961,14 +12969,15 @@ const file_culvert_v1_culvert_proto_rawDesc = "" +
 	"\bsequence\x18\x02 \x01(\rR\bsequence\x12\x16\n" +
 	"\x06uplink\x18\x03 \x01(\x04R\x06uplink\x12\x1a\n" +
 	"\bdownlink\x18\x04 \x01(\x04R\bdownlink\x12\x1c\n" +
-	"\texhausted\x18\x05 \x01(\bR\texhausted\"\xb8\x01\n" +
+	"\texhausted\x18\x05 \x01(\bR\texhausted\"\xcc\x01\n" +
 	"\x0fInterfaceStatus\x121\n" +
 	"\bresource\x18\x01 \x01(\v2\x15.culvert.v1.InterfaceR\bresource\x12\x18\n" +
 	"\aifindex\x18\x02 \x01(\x05R\aifindex\x12\x1a\n" +
 	"\battached\x18\x03 \x01(\tR\battached\x12\x10\n" +
 	"\x03mtu\x18\x04 \x01(\x05R\x03mtu\x12\x12\n" +
 	"\x04lost\x18\x05 \x01(\x04R\x04lost\x12\x16\n" +
-	"\x06closed\x18\x06 \x01(\tR\x06closed\"y\n" +
+	"\x06closed\x18\x06 \x01(\tR\x06closed\x12\x12\n" +
+	"\x04link\x18\a \x01(\tR\x04link\"y\n" +
 	"\aOutcome\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x12\n" +
 	"\x04drop\x18\x02 \x01(\bR\x04drop\x12\x12\n" +

@@ -211,6 +211,8 @@ func (b *builder) addPorts() {
 			Received: b.meter.rate("received "+in.Name, c.received), Sent: b.meter.rate("sent "+in.Name, c.sent)}
 		if in.Attached != "native" && in.Attached != "generic" {
 			n.Problem = cmp.Or(in.Attached, "it is not attached")
+		} else if problem := in.Link.Problem(); problem != "" {
+			n.Problem = "it " + problem
 		}
 		if in.HasRole(config.RoleN3, config.RoleN4, config.RoleEdge) {
 			n.Column = columnAccessPort

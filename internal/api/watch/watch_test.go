@@ -15,6 +15,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api/apitest"
 	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/netdev"
 )
 
 func fake(t *testing.T, example string) *apitest.Agent {
@@ -107,6 +108,13 @@ func TestTopology(t *testing.T) {
 	} {
 		if got := on(row.group, row.link); got != row.want {
 			t.Errorf("%s takes %s: %v", row.group, row.link, got)
+		}
+	}
+	down := fake(t, "upf.yaml")
+	down.Links = map[string]netdev.LinkState{"n3": netdev.LinkDown, "n6": netdev.LinkNoCarrier}
+	for id, want := range map[string]string{"port n3": "it is down", "port n6": "it has no carrier", "port n4": ""} {
+		if got := read(t, down).nodes[id].GetProblem(); got != want {
+			t.Errorf("%s: %q, want %q", id, got, want)
 		}
 	}
 	if cluster := read(t, fake(t, "overlay.yaml")); cluster.nodes["member node-2"] == nil || cluster.nodes["pods"] == nil {
