@@ -277,6 +277,7 @@ func (c *core) complete(all *plan.Tables) error {
 			}
 		}
 	}
+	logLinkStates(c.log, g, c.overlay.UplinkNames(), &netdev.Snapshot{}, links)
 	c.setLogLevel()
 	if len(c.writer.Failures) > 0 {
 		return nil // which is in the log
@@ -293,6 +294,7 @@ func (c *core) update(links *netdev.Snapshot) {
 	defer c.mu.Unlock()
 	c.dp.TurnLists(plan.Unreachable(c.links), plan.Unreachable(links))
 	logLinks(c.log, c.goal, c.links, links)
+	logLinkStates(c.log, c.goal, c.overlay.UplinkNames(), c.links, links)
 	c.links = links
 	if !c.rejoin() {
 		scope := plan.Scope{}.WithKinds(nil) // no resource differs

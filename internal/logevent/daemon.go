@@ -103,6 +103,12 @@ var (
 	InterfaceThere = define("interface.there", slog.LevelInfo,
 		"A configured interface that was missing is there. `interface.generic`, or `culvert interface`, says how it is attached.",
 		"")
+	InterfaceDown = define("interface.down", slog.LevelWarn,
+		"A configured interface, or an uplink of a cluster's node, is down or has no carrier: no packet comes or leaves by it. `link` is `down` or `no_carrier`.",
+		"`down`: `ip link set dev IFACE up`. `no_carrier`: look at the cable, or at the other end.")
+	InterfaceUp = define("interface.up", slog.LevelInfo,
+		"An interface that was down or had no carrier is up, with carrier.",
+		"")
 	InterfaceGeneric = define("interface.generic", slog.LevelWarn,
 		"The driver cannot run XDP: the interface is attached in generic mode, which is slower.",
 		"See docs/reference/support.md for drivers.")
