@@ -79,6 +79,27 @@ func (c *core) lost(configured map[string]string) map[string]uint64 {
 	return out
 }
 
+// up has 1 for interfaces of the configuration, and a member's uplinks, that are up and have a
+// carrier, and 0 for the others. One that does not exist is left out. The caller holds the lock.
+func (c *core) up(configured map[string]string) map[string]int {
+	out := map[string]int{}
+	add := func(name string) {
+		if l, there := c.links.Link(name); there {
+			out[name] = 0
+			if l.State() == netdev.LinkUp {
+				out[name] = 1
+			}
+		}
+	}
+	for name := range configured {
+		add(name)
+	}
+	for _, name := range c.overlay.UplinkNames() {
+		add(name)
+	}
+	return out
+}
+
 // uplinkProblems are of uplinks that are down or have no carrier. The caller holds the lock.
 func (c *core) uplinkProblems(names []string) (out []string) {
 	for _, name := range names {

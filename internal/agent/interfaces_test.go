@@ -29,17 +29,18 @@ func closingOf(f *fakeDataPath) apply.Closing {
 	}
 }
 
-// TestLinkOfInterface: status says whether an interface is up and has a carrier.
+// TestLinkOfInterface: status and metrics say whether an interface is up and has a carrier.
 func TestLinkOfInterface(t *testing.T) {
 	d := start(t)
 	for _, row := range []struct {
 		turn func(*netdev.Link)
 		want netdev.LinkState
+		up   int
 	}{
-		{func(*netdev.Link) {}, netdev.LinkUp},
-		{func(l *netdev.Link) { l.Up, l.Carrier = false, false }, netdev.LinkDown},
-		{func(l *netdev.Link) { l.Carrier = false }, netdev.LinkNoCarrier},
-		{func(*netdev.Link) {}, netdev.LinkUp},
+		{func(*netdev.Link) {}, netdev.LinkUp, 1},
+		{func(l *netdev.Link) { l.Up, l.Carrier = false, false }, netdev.LinkDown, 0},
+		{func(l *netdev.Link) { l.Carrier = false }, netdev.LinkNoCarrier, 0},
+		{func(*netdev.Link) {}, netdev.LinkUp, 1},
 	} {
 		s := links("eth0", "eth1")
 		row.turn(&s.Links[0])
@@ -48,18 +49,24 @@ func TestLinkOfInterface(t *testing.T) {
 		if err != nil || list[0].Link != row.want || list[1].Link != netdev.LinkUp || list[0].Attached != "native" {
 			t.Errorf("%s: %+v, %v", row.want, list, err)
 		}
+		if g := d.Gauges().Up; len(g) != 2 || g["eth0"] != row.up || g["eth1"] != 1 {
+			t.Errorf("%s: gauges %v", row.want, g)
+		}
 	}
 	without := links("eth1")
 	d.change(t, without, "eth0 is gone", func() bool { return d.core.links == without })
 	if list, err := d.Interfaces(); err != nil || list[0].Link != "" {
 		t.Errorf("%+v, %v", list, err)
 	}
+	if g := d.Gauges().Up; len(g) != 1 || g["eth1"] != 1 {
+		t.Errorf("gauges %v", g)
+	}
 }
 
 // TestLinkOfUplink: a member's uplink is looked at, and no interface of a pod.
 func TestLinkOfUplink(t *testing.T) {
 	d := startMember(t, t.TempDir(), newFake(), 1)
-	for _, want := range []string{"uplink eth0 has no carrier", ""} {
+	for i, want := range []string{"uplink eth0 has no carrier", ""} {
 		s := podLinks(1)
 		s.Links[0].Carrier = want == ""
 		s.Links[1].Up, s.Links[1].Carrier = false, false
@@ -67,6 +74,9 @@ func TestLinkOfUplink(t *testing.T) {
 		status, err := d.Status()
 		if err != nil || strings.Join(status.Overlay.Problems, "; ") != want {
 			t.Errorf("%q, %v, want %q", status.Overlay.Problems, err, want)
+		}
+		if g := d.Gauges().Up; len(g) != 1 || g["eth0"] != i {
+			t.Errorf("gauges %v", g)
 		}
 	}
 }

@@ -51,6 +51,7 @@ func TestMetrics(t *testing.T) {
 		`culvert_table_entries{table="sids"} 2`,
 		`culvert_adjacencies{state="not_ready"} 3`,
 		`culvert_interface_attached{interface="eth0",mode="native"} 1`,
+		`culvert_interface_up{interface="eth0"} 1`,
 		`culvert_interface_lost_packets_total{interface="eth0"} 0`,
 		`culvert_injected_frames_total 7`,
 		`culvert_resources{kind="tunnel",origin="file"} 2`,

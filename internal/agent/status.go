@@ -476,6 +476,7 @@ type Gauges struct {
 	Tables    map[string]table.Usage
 	Resources map[Owned]int
 	Modes     map[string]string // of the configuration's interfaces; "": not attached
+	Up        map[string]int    // 1 if such an interface, or an uplink, is up and has a carrier, 0 if not
 	Lost      map[string]uint64 // frames not sent, by interface: the configuration's, and others that lost some
 	Closed    map[string]string // of the configuration's interfaces that are closed: how
 	ClosedFor map[string]uint64 // frames that came by closed interfaces, by outcome
@@ -544,6 +545,7 @@ func (a *Agent) Gauges() Gauges {
 	}
 	g.Lost, g.Injected = c.lost(g.Modes), c.dp.Counters.Injected()
 	g.Closed, g.ClosedFor = c.closed(g.Modes)
+	g.Up = c.up(g.Modes)
 	g.Hops = map[string]int{"ready": 0, "kernel": 0, "not_ready": 0}
 	for _, h := range c.network.Hops() {
 		switch {

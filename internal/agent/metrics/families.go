@@ -226,6 +226,8 @@ var families = slices.Concat(
 			emit(float64(min(1, len(mode))), name, mode)
 		}
 	}, "interface", "mode"),
+	gauge("interface_up", "1 if an interface of the configuration, or an uplink of a cluster's node, is up and has a carrier; 0 if not. One that does not exist has no series.",
+		all(func(r *reading) map[string]int { return r.Up }), "interface"),
 	gauge("interface_closed", "1 if an interface of the configuration is closed, because the program is not attached, and in which mode.", func(r *reading, emit emit) {
 		for name, mode := range r.Closed {
 			emit(1, name, mode)
