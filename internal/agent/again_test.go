@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -57,6 +59,26 @@ candidate_paths: [{name: far, policy: near, preference: 300, segment_lists: [{se
 	d.core.retry()
 	if first, path := d.firstOf("near"), d.core.writer.Tables.ActivePath("near"); first != "2001:db9::1" || path != "far" || len(d.core.writer.Failures) > 0 {
 		t.Errorf("tried again: the data path has %s, the agent says %q, failures %v", first, path, d.core.writer.Failures)
+	}
+}
+
+// What somebody else removed is made again, and what masquerade has not made is not looked for.
+func TestMasqueradeIsMadeAgain(t *testing.T) {
+	for _, on := range []bool{true, false} {
+		yaml := strings.Replace(clusterFile, "mode: static\n", fmt.Sprintf("mode: static\n  masquerade: %v\n", on), 1)
+		d := prepare(t, t.TempDir(), yaml, newFake()).start(t, underlay())
+		d.core.retry()
+		d.kernel.mu.Lock()
+		was := d.kernel.masked
+		d.kernel.masked = [2][]netip.Prefix{}
+		d.kernel.mu.Unlock()
+		d.core.retry()
+		d.kernel.mu.Lock()
+		got := d.kernel.masked
+		d.kernel.mu.Unlock()
+		if on && (len(was[0]) != 2 || !reflect.DeepEqual(got, was)) || !on && got[0] != nil {
+			t.Errorf("masquerade %v: %v, then %v", on, was, got)
+		}
 	}
 }
 

@@ -303,7 +303,7 @@ func (c *core) update(links *netdev.Snapshot) {
 	c.sync()
 }
 
-// retry tries again what failed.
+// retry tries again what failed, and makes again what somebody else removed and no snapshot shows.
 func (c *core) retry() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -311,7 +311,7 @@ func (c *core) retry() {
 	if len(c.writer.Failures) > 0 {
 		c.converge(plan.Compile(c.goal, c.goal.Config(plan.Scope{}), c.links, nil, plan.Scope{}), plan.Scope{})
 	}
-	if c.network.Failed() || c.overlay.Failed() {
+	if c.overlay.Look() || c.network.Failed() || c.overlay.Failed() {
 		c.sync()
 	}
 }

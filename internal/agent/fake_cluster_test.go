@@ -187,6 +187,11 @@ func (h *fakeHost) Masquerade(pods, cluster []netip.Prefix) error {
 	return h.do(func() { h.masked = [2][]netip.Prefix{pods, cluster} }, "masquerade")
 }
 
+func (h *fakeHost) Masquerades([]netip.Prefix) (there bool, err error) {
+	err = h.do(func() { there = h.masked[0] != nil }, "look at masquerade")
+	return there, err
+}
+
 func (h *fakeHost) SetPodMTU(_, name string, mtu int) error {
 	return h.do(func() { h.podMTU[name] = mtu }, "MTU of %s", name)
 }

@@ -262,6 +262,7 @@ func TestCluster(t *testing.T) {
 				checkFragments(t, m)
 				checkSwitch(t, m)
 				checkMAC(t, m)
+				checkFlush(t, m)
 				checkRestart(t, m)
 				checkLeave(t, m)
 			}
@@ -418,6 +419,21 @@ func checkMAC(t *testing.T, m *members) {
 	n.IP(t, "link set culvert0 address 02:00:00:00:00:99")
 	for _, to := range m.nodes[1].pods[0].addresses {
 		within(t, "the node reaches a pod of another", func() bool { return pinged(n.NS, to, 56) })
+	}
+}
+
+// checkFlush: somebody removes all tables of nftables, and pods still reach what is outside. The log
+// says so once.
+func checkFlush(t *testing.T, m *members) {
+	n := m.nodes[0]
+	for i := range 2 {
+		n.Run(t, "nft", "flush", "ruleset")
+		within(t, "the pod reaches what is outside", func() bool {
+			return pinged(n.pods[0].NS, netip.MustParseAddr("192.0.2.254"), 56)
+		})
+		if got := strings.Count(n.daemon.log.String(), "event=overlay.masquerade_removed"); got != i+1 {
+			t.Errorf("removed %d times, and the log says %d times", i+1, got)
+		}
 	}
 }
 

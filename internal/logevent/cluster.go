@@ -46,6 +46,9 @@ var (
 	OverlayMTUChanged = define("overlay.mtu_changed", slog.LevelInfo,
 		"The MTU of pods changes, because links or policies changed.",
 		"")
+	OverlayMasqueradeRemoved = define("overlay.masquerade_removed", slog.LevelWarn,
+		"Somebody removed the tables `culvert` of nftables: what pods sent out of the cluster kept their addresses. The daemon writes the tables again.",
+		"Find out who flushes the whole ruleset (`nft flush ruleset`), as the unit `nftables` of Debian does when it starts.")
 	CNIReady = define("cni.ready", slog.LevelInfo,
 		"Pods can be added: the CNI configuration is written.",
 		"")

@@ -348,6 +348,32 @@ func TestMasqueradeOfServices(t *testing.T) {
 	}
 }
 
+// Whoever removes the tables, or one of them, is noticed. Without pods of a family none has to be there.
+func TestMasqueradeRemoved(t *testing.T) {
+	ns := netns.New(t)
+	h := hostIn(t, ns)
+	for _, tt := range []struct {
+		pods    []netip.Prefix
+		command string
+		want    bool
+	}{
+		{prefixes("10.244.1.0/24", "fd00:1::/64"), "list ruleset", true},
+		{prefixes("10.244.1.0/24", "fd00:1::/64"), "flush ruleset", false},
+		{prefixes("10.244.1.0/24", "fd00:1::/64"), "delete table ip6 culvert", false},
+		{prefixes("10.244.1.0/24", "fd00:1::/64"), "flush table ip culvert", false},
+		{prefixes("fd00:1::/64"), "list ruleset", true},
+	} {
+		var err1, err2 error
+		var there bool
+		ns.Do(t, func() { err1 = h.Masquerade(tt.pods, nil) })
+		ns.Run(t, "nft", strings.Fields(tt.command)...)
+		ns.Do(t, func() { there, err2 = h.Masquerades(tt.pods) })
+		if err1 != nil || err2 != nil || there != tt.want {
+			t.Errorf("%s after %s: %v, want %v; %v, %v", tt.pods, tt.command, there, tt.want, err1, err2)
+		}
+	}
+}
+
 // rules are for the reader of a failure.
 func rules(ns *netns.NS) string {
 	out, err := exec.Command("nsenter", "--net="+ns.Path, "nft", "list", "ruleset").CombinedOutput()

@@ -12,8 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// natTable is our own table of nftables, one in each family.
-const natTable = "culvert"
+// natTable is our own table of nftables, one in each family, and natChain its chain.
+const (
+	natTable = "culvert"
+	natChain = "postrouting"
+)
 
 // mostElements is how many elements of a set go into one message: an attribute
 // of netlink ends at 64 KiB.
@@ -47,6 +50,28 @@ func (h *Host) Masquerade(pods, cluster []netip.Prefix) error {
 		}
 	}
 	return nil
+}
+
+// Masquerades says whether what Masquerade made for pods is there. Whoever flushes the ruleset
+// removes it.
+func (h *Host) Masquerades(pods []netip.Prefix) (bool, error) {
+	c, err := nftables.New()
+	if err != nil {
+		return false, fmt.Errorf("nftables: %w", err)
+	}
+	for _, n := range nats {
+		if len(n.only(pods)) == 0 {
+			continue
+		}
+		rules, err := c.GetRules(&nftables.Table{Name: natTable, Family: n.family}, &nftables.Chain{Name: natChain})
+		if err != nil {
+			return false, fmt.Errorf("nftables: list the rules of %s: %w", natTable, err)
+		}
+		if len(rules) == 0 {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // only are those of the family, without those that lie in others.
@@ -87,7 +112,7 @@ func (n nat) replace(c *nftables.Conn, pods, cluster []netip.Prefix) error {
 	if err != nil {
 		return err
 	}
-	chain := c.AddChain(&nftables.Chain{Name: "postrouting", Table: table, Type: nftables.ChainTypeNAT,
+	chain := c.AddChain(&nftables.Chain{Name: natChain, Table: table, Type: nftables.ChainTypeNAT,
 		Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource})
 	for _, exprs := range [][]expr.Any{n.leaves(from, within), append(n.leaves(from, from), byService()...)} {
 		c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: append(exprs, &expr.Masq{})})

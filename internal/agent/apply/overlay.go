@@ -24,6 +24,7 @@ type Host interface {
 	DeleteRoute(netdev.HostRoute) error
 	Forwarding(interfaces []string) error
 	Masquerade(pods, cluster []netip.Prefix) error
+	Masquerades(pods []netip.Prefix) (bool, error)
 	SetPodMTU(netns, name string, mtu int) error
 }
 
@@ -364,6 +365,20 @@ func (o *Overlay) syncMasquerade(on bool) {
 		}
 		o.masked = want
 	}
+}
+
+// Look has Sync masquerade again where somebody else removed that. It says whether so.
+func (o *Overlay) Look() (removed bool) {
+	if len(o.masked[0]) == 0 {
+		return false
+	}
+	there, err := o.host.Masquerades(o.masked[0])
+	if !o.check(err, "look whether what leaves the cluster is masqueraded", "nftables") || there {
+		return false
+	}
+	o.log.Warn("somebody removed the masquerading of what pods send out of the cluster: it is written again", "event", logevent.OverlayMasqueradeRemoved)
+	o.masked, o.written = [2][]netip.Prefix{}, nil
+	return true
 }
 
 // addressesOf are all of a node's.
