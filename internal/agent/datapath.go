@@ -23,6 +23,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/n4"
 	"github.com/culvert-net/culvert/internal/dataplane/pod"
 	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
+	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 	"github.com/culvert-net/culvert/internal/dataplane/xdp"
 	"github.com/culvert-net/culvert/internal/flow"
@@ -229,7 +230,7 @@ func openDataPath(o dataplane.Options, state *bbolt.DB) (*dataPath, error) {
 	steering := newSteering(dp.Spread.Set, dp.XDP.Attached, openCard, cards, former)
 	return &dataPath{
 		DataPath: apply.DataPath{
-			SetSettings: dp.SetSettings, CheckSettings: dp.CheckSettings, SetSpread: steering.apply,
+			SetSettings: ofPools(dp.SetSettings), CheckSettings: ofPools(func(s settings.Settings) error { return dataplane.CheckSettings(dp, s) }), SetSpread: steering.apply,
 			Policies:    apply.Table[srpolicy.Policy, string]{Put: dp.Policies.Put, Delete: dp.Policies.Delete},
 			TurnLists:   dp.Policies.Turn,
 			Tunnels:     apply.Table[gtpu.Tunnel, string]{Put: dp.Tunnels.Put, Delete: dp.Tunnels.Delete},

@@ -93,7 +93,7 @@ func newFake() *fakeDataPath {
 func (f *fakeDataPath) joined() *dataPath {
 	return &dataPath{
 		DataPath: apply.DataPath{
-			SetSettings: f.SetSettings, CheckSettings: f.CheckSettings, SetSpread: f.SetSpread,
+			SetSettings: ofPools(f.SetSettings), CheckSettings: ofPools(f.CheckSettings), SetSpread: f.SetSpread,
 			Policies:    apply.Table[srpolicy.Policy, string]{Put: f.PutPolicy, Delete: f.DeletePolicy},
 			TurnLists:   f.TurnLists,
 			Tunnels:     apply.Table[gtpu.Tunnel, string]{Put: f.PutTunnel, Delete: f.DeleteTunnel},

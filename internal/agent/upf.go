@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
@@ -18,6 +19,7 @@ import (
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane/n4"
 	datapath "github.com/culvert-net/culvert/internal/dataplane/session"
+	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/logevent"
 	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/pfcp"
@@ -196,6 +198,17 @@ func (u *userPlane) validate(c *config.UPF) error {
 		}
 	}
 	return nil
+}
+
+// ofPools gives what is wrong with UE pools in settings its field.
+func ofPools(of func(settings.Settings) error) func(settings.Settings) error {
+	return func(s settings.Settings) error {
+		err := of(s)
+		if e, is := errors.AsType[*datapath.PoolError](err); is {
+			return config.Errors{{Field: "upf.ue_pools", Problem: fmt.Sprintf("pool %s: %s", e.Pool, e.Problem), Fix: e.Fix}}
+		}
+		return err
+	}
 }
 
 // syncPause is the time between looks for next hops that new sessions lead to.

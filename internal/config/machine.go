@@ -40,7 +40,7 @@ func (c *Config) CheckMachine() error {
 	}
 	var p problems
 	c.checkInterfaces(&p, have)
-	c.checkAddresses(&p, own, canListen)
+	checkAddresses(c, &p, own, canListen)
 	if problem, fix := cpus.check(c.Spread.CPUs); problem != "" {
 		p.add("spread.cpus", fix, "%s", problem)
 	}
@@ -71,15 +71,15 @@ func (c *Config) checkInterfaces(p *problems, have []string) {
 
 // CheckAddresses finds the addresses of upf.n4 that a machine lacks, and pools that hold an address of
 // it. own has the interface of each of its addresses.
-func (c *Config) CheckAddresses(own map[netip.Addr]string) error {
+func CheckAddresses(c *Config, own map[netip.Addr]string) error {
 	var p problems
-	c.checkAddresses(&p, own, func(netip.Addr) bool { return false })
+	checkAddresses(c, &p, own, func(netip.Addr) bool { return false })
 	return p.err()
 }
 
 // checkAddresses does that. listens says whether the kernel lets somebody listen at an address that is
 // on no interface.
-func (c *Config) checkAddresses(p *problems, own map[netip.Addr]string, listens func(netip.Addr) bool) {
+func checkAddresses(c *Config, p *problems, own map[netip.Addr]string, listens func(netip.Addr) bool) {
 	for i, a := range c.UPF.N4 {
 		p.refuse(a.IsValid() && own[a] == "" && !listens(a), fmt.Sprintf("upf.n4[%d]", i),
 			fmt.Sprintf("ip address add %s dev INTERFACE, or an address that this machine has", a), "no interface of this machine has %s", a)

@@ -153,7 +153,7 @@ func TestCheckAddresses(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", c.to, err)
 		}
-		if err := parsed.CheckAddresses(own); (err == nil) != (c.want == "") || err != nil && !strings.HasPrefix(err.Error(), c.want) {
+		if err := config.CheckAddresses(parsed, own); (err == nil) != (c.want == "") || err != nil && !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("%s: got\n%v\nwant %s", c.to, err, c.want)
 		}
 	}

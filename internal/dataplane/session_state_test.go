@@ -455,17 +455,18 @@ func TestMetersThatCannotBeChained(t *testing.T) {
 
 func TestUEPoolsStayWhileTheyAreUsed(t *testing.T) {
 	d := sessionRig(t, Options{})
+	check := func(s Settings) error { return CheckSettings(d, s) }
 	must(t, d.Sessions.Put(plain(5, 7)))
 	s := d.settings.Want
 	s.UEPools = s.UEPools[1:]
-	for _, change := range []func(Settings) error{d.CheckSettings, d.SetSettings} {
+	for _, change := range []func(Settings) error{check, d.SetSettings} {
 		if err := change(s); err == nil || err.Error() != "settings: UE pool 10.45.0.0/26: sessions have addresses of it: keep the pool, or release them first" {
 			t.Errorf("the pool of a session went: %v", err)
 		}
 	}
 	s.UEPools = []netip.Prefix{prefix("10.45.0.0/26"), prefix("10.46.0.0/24")}
 	var full *table.FullError
-	for _, change := range []func(Settings) error{d.CheckSettings, d.SetSettings} {
+	for _, change := range []func(Settings) error{check, d.SetSettings} {
 		if err := change(s); !errors.As(err, &full) {
 			t.Errorf("a pool that does not fit: %v", err)
 		}
@@ -474,7 +475,7 @@ func TestUEPoolsStayWhileTheyAreUsed(t *testing.T) {
 	settled(d)
 	s.UEPools = []netip.Prefix{prefix("10.46.0.0/26")}
 	before := d.settings.Get()
-	must(t, d.CheckSettings(s))
+	must(t, check(s))
 	if d.settings.Get() != before {
 		t.Error("the check changed the settings")
 	}

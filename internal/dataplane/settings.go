@@ -26,17 +26,17 @@ func (d *DataPlane) SetSettings(s settings.Settings) error {
 	return nil
 }
 
-// CheckSettings says what SetSettings would refuse. It changes nothing.
-func (d *DataPlane) CheckSettings(s settings.Settings) error {
+// CheckSettings says what d.SetSettings would refuse. It changes nothing.
+func CheckSettings(d *DataPlane, s settings.Settings) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.checkSettings(s); err != nil {
+	if err := checkSettings(d, s); err != nil {
 		return fmt.Errorf("settings: %w", err)
 	}
 	return nil
 }
 
-func (d *DataPlane) checkSettings(s settings.Settings) error {
+func checkSettings(d *DataPlane, s settings.Settings) error {
 	if err := d.settings.Check(s); err != nil {
 		return err
 	}
@@ -47,7 +47,7 @@ func (d *DataPlane) checkSettings(s settings.Settings) error {
 
 func (d *DataPlane) setSettings(s settings.Settings) error {
 	s.HopLimit = cmp.Or(s.HopLimit, settings.DefaultHopLimit)
-	if err := d.checkSettings(s); err != nil {
+	if err := checkSettings(d, s); err != nil {
 		return err
 	}
 	book := d.settings

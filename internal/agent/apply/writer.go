@@ -14,13 +14,11 @@ import (
 	"github.com/culvert-net/culvert/internal/agent/desired"
 	"github.com/culvert-net/culvert/internal/agent/plan"
 	"github.com/culvert-net/culvert/internal/class"
-	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
 	"github.com/culvert-net/culvert/internal/dataplane/attach"
 	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
 	"github.com/culvert-net/culvert/internal/dataplane/policy"
 	"github.com/culvert-net/culvert/internal/dataplane/port"
-	"github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/dataplane/sid"
 	"github.com/culvert-net/culvert/internal/dataplane/tunnel"
@@ -180,12 +178,8 @@ func hopsOf(value any) []adjacency.Key {
 	return nil
 }
 
-// named is the error of a step with its resource, which most tables name themselves, or with its
-// field of the configuration.
+// named is the error of a step with its resource, which most tables name themselves.
 func named(s plan.Step, err error) error {
-	if e, is := errors.AsType[*session.PoolError](err); is {
-		return s.Errorf("%w", config.Errors{{Field: "upf.ue_pools", Problem: fmt.Sprintf("pool %s: %s", e.Pool, e.Problem), Fix: e.Fix}})
-	}
 	if strings.HasPrefix(err.Error(), s.Ref.String()+": ") {
 		return s.Errorf("%w", err)
 	}

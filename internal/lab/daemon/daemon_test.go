@@ -71,7 +71,7 @@ func checkAddresses(text []byte, of []netip.Addr) error {
 	for _, a := range of {
 		own[a] = "an interface"
 	}
-	return c.CheckAddresses(own)
+	return config.CheckAddresses(c, own)
 }
 
 // A node that is not as it should be shows what it was asked for, and ends with a code of its own.
