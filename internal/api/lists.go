@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -28,10 +29,14 @@ func encoded[R proto.Message, T any](response R, all []T, err error) (R, error) 
 func list[R proto.Message, T any](response R, read func() ([]T, error), kind desired.Kind, key string, keyOf func(T) string) (R, error) {
 	all, err := read()
 	if err == nil && key != "" {
-		wanted := desired.Ref{Kind: kind, Key: key}.Normalize().Key
+		wanted, known := desired.Ref{Kind: kind, Key: key}.Normalize().Key, all
 		all = slices.DeleteFunc(slices.Clone(all), func(v T) bool { return keyOf(v) != wanted })
 		if len(all) == 0 {
 			err = fmt.Errorf("%w: there is no %s %q", desired.ErrNotFound, kind, key)
+		}
+		begins := func(v T) bool { return strings.HasPrefix(keyOf(v), key+"/") } // a prefix without its length
+		if i := slices.IndexFunc(known, begins); len(all) == 0 && i >= 0 {
+			err = fmt.Errorf("%w: did you mean %s?", err, keyOf(known[i]))
 		}
 	}
 	return encoded(response, all, err)

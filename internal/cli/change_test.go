@@ -300,6 +300,7 @@ func TestFailures(t *testing.T) {
 		{"delete sid", "takes a KIND and one KEY", cmdline.ExitUsage},
 		{"delete colour red", "there is no colour red", cmdline.ExitError},
 		{"policy show silver", `not found: there is no policy "silver"`, cmdline.ExitError},
+		{"sid show 2001:db8:101:2::", `there is no sid "2001:db8:101:2::": did you mean 2001:db8:101:2::/64?`, cmdline.ExitError},
 		{"counters --watch 1ms", "at least 100ms", cmdline.ExitUsage},
 		{"trace src", "src needs a value", cmdline.ExitUsage},
 		{"run", "--config is missing", cmdline.ExitUsage},
