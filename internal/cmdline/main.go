@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Exit codes of all commands.
@@ -74,6 +75,9 @@ func interruptible(parent context.Context) (ctx context.Context, stop func()) {
 // has the code 0. One that fails after it was interrupted, and so did not do all of its
 // work.
 func Execute(ctx context.Context, root *cobra.Command, args []string, stderr io.Writer) int {
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		unquoteUsage(root)
+	}
 	root.SetArgs(args)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
@@ -85,6 +89,17 @@ func Execute(ctx context.Context, root *cobra.Command, args []string, stderr io.
 		return exitSignal + int(interrupt.Signal)
 	}
 	return Code(err)
+}
+
+// unquoteUsage takes the marks of values' names out of the texts of flags, which shells show as
+// they are.
+func unquoteUsage(c *cobra.Command) {
+	plain := func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") }
+	c.PersistentFlags().VisitAll(plain)
+	c.Flags().VisitAll(plain)
+	for _, sub := range c.Commands() {
+		unquoteUsage(sub)
+	}
 }
 
 // isCanceled says whether an error tells nothing but that the context has ended.

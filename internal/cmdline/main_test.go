@@ -52,6 +52,21 @@ func TestExitCodes(t *testing.T) {
 }
 
 // What computes without end does not keep the process from ending.
+// Shells show the texts of flags as they are.
+func TestCompletionOfFlags(t *testing.T) {
+	var stdout, stderr strings.Builder
+	root := &cobra.Command{Use: "culvert"}
+	sub := &cobra.Command{Use: "sub", Run: func(*cobra.Command, []string) {}}
+	root.PersistentFlags().String("address", "", "`host:port` of the daemon")
+	sub.Flags().String("access", "", "`address` of the gNB")
+	root.AddCommand(sub)
+	root.SetOut(&stdout)
+	if code := cmdline.Execute(t.Context(), root, []string{"__complete", "sub", "--a"}, &stderr); code != cmdline.ExitOK ||
+		!strings.Contains(stdout.String(), "--access\taddress of the gNB\n") || !strings.Contains(stdout.String(), "--address\thost:port of the daemon\n") {
+		t.Errorf("code %d: %s", code, stdout.String())
+	}
+}
+
 func TestAwait(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	never := make(chan struct{})
