@@ -92,7 +92,7 @@ func (f fixture) ok(t *testing.T, args ...string) string {
 func (f fixture) degraded(t *testing.T, args ...string) string {
 	t.Helper()
 	r := f.run(t, args...)
-	if r.code != cmdline.ExitCheckFailed || r.stderr != "culvert: 1 of these are not as they should be\n" {
+	if r.code != cmdline.ExitCheckFailed || r.stderr != "culvert: not as they should be: 1 of these\n" {
 		t.Fatalf("culvert %s: exit %d: %s", strings.Join(args, " "), r.code, r.stderr)
 	}
 	return r.stdout
@@ -335,6 +335,8 @@ func TestCompletion(t *testing.T) {
 		{"sid add --behavior ", "End.M.GTP4.E"},
 		{"sid list -o ", "yaml"},
 		{"delete ", "tunnel"},
+		{"session show ", ":4"}, // no names of files
+		{"trace ", ":4"},
 	} {
 		args := append([]string{"__complete", "--socket", f.socket}, strings.Split(c.args, " ")...)
 		r := command(t.Context(), "", args...)

@@ -15,6 +15,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api"
 	"github.com/culvert-net/culvert/internal/cmdline"
 	"github.com/culvert-net/culvert/internal/flow"
+	"github.com/culvert-net/culvert/internal/plural"
 	"github.com/culvert-net/culvert/internal/printer"
 )
 
@@ -116,8 +117,8 @@ func (a *app) printFlow(out io.Writer, v *flow.Flow) error {
 		}
 		return printer.WriteYAML(out, v)
 	}
-	line := fmt.Sprintf("%s %s -> %s %s %s by %s, %d packets, %d answers", v.Last.UTC().Format("15:04:05.000"), v.Source, flowTo(v), v.Protocol,
-		flowVerdict(v), cmp.Or(flowPath(v), "-"), v.Packets+v.Drops, v.Answers)
+	line := fmt.Sprintf("%s %s -> %s %s %s by %s, %s, %s", v.Last.UTC().Format("15:04:05.000"), v.Source, flowTo(v), v.Protocol,
+		flowVerdict(v), cmp.Or(flowPath(v), "-"), plural.Of(int(v.Packets+v.Drops), "packet"), plural.Of(int(v.Answers), "answer"))
 	if h := flowHandshake(v); h != "" {
 		line += ", handshake " + h
 	}

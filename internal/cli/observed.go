@@ -156,6 +156,7 @@ and buffered packets. -o yaml and -o json have all rules as the SMF sent them, t
 				return s, err
 			}, sessionTable)
 		},
+		ValidArgsFunction: cobra.NoFileCompletions, // there may be a million
 	}))
 	return c
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/culvert-net/culvert/internal/connectivity"
 	"github.com/culvert-net/culvert/internal/kube/operator"
 	"github.com/culvert-net/culvert/internal/overlay"
+	"github.com/culvert-net/culvert/internal/plural"
 	"github.com/culvert-net/culvert/internal/printer"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
@@ -566,7 +567,7 @@ func pathRows(g *printer.Grid, paths []podPath) {
 				if l.Protects {
 					share = "held ready, where none of the others is up"
 				}
-				row(fmt.Sprintf("list %d", i), "%s, by %s, %d packets", share, cmp.Or(l.Interface, "the kernel's route"), l.Packets)
+				row(fmt.Sprintf("list %d", i), "%s, by %s, %s", share, cmp.Or(l.Interface, "the kernel's route"), plural.Of(int(l.Packets), "packet"))
 				for _, s := range l.Segments {
 					row("SID", "%s", s)
 				}

@@ -53,7 +53,7 @@ is not, or its agent does not answer; 1 if the Kubernetes API does not answer.`,
 				err = a.print(c, s, func(g *printer.Grid) { a.statusTable(g, s.Status, s.SMFs) })
 			}
 			if n := len(faults(&s.Status)); err == nil && n > 0 {
-				err = cmdline.WithCode(cmdline.ExitCheckFailed, fmt.Errorf("%d of these are not as they should be", n))
+				err = cmdline.WithCode(cmdline.ExitCheckFailed, fmt.Errorf("not as they should be: %d of these", n))
 			}
 			return err
 		},
@@ -86,7 +86,7 @@ func verdictOn(members []member, err error) error {
 		}
 	}
 	if err == nil && n > 0 {
-		err = cmdline.WithCode(cmdline.ExitCheckFailed, fmt.Errorf("%d of %d nodes are not as they should be", n, len(members)))
+		err = cmdline.WithCode(cmdline.ExitCheckFailed, fmt.Errorf("not as they should be: %d of %d nodes", n, len(members)))
 	}
 	return err
 }

@@ -29,7 +29,7 @@ func (f fakeAgents) Agents(context.Context) ([]connectivity.Node, error) { retur
 func (f fakeAgents) Exec(_ context.Context, in connectivity.Container, _ io.Reader, command ...string) ([]byte, error) {
 	text, there := f.answers[in.Pod]
 	if there && strings.Contains(text, `"problem`) { // culvert status ends with 3
-		return []byte(text), errors.New("culvert: 2 of these are not as they should be")
+		return []byte(text), errors.New("culvert: not as they should be: 2 of these")
 	}
 	if !there || strings.Join(command, " ") != "/usr/bin/culvert status -o json" {
 		return nil, errors.New("container not found")
@@ -62,7 +62,7 @@ func TestClusterStatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := verdictOn(members, nil); cmdline.Code(err) != cmdline.ExitCheckFailed || err.Error() != "3 of 4 nodes are not as they should be" {
+	if err := verdictOn(members, nil); cmdline.Code(err) != cmdline.ExitCheckFailed || err.Error() != "not as they should be: 3 of 4 nodes" {
 		t.Errorf("exit %d: %v", cmdline.Code(err), err)
 	}
 	if err := verdictOn(members[:1], nil); err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/culvert-net/culvert/internal/engine/monitor"
 	"github.com/culvert-net/culvert/internal/engine/netfile"
 	"github.com/culvert-net/culvert/internal/logevent"
+	"github.com/culvert-net/culvert/internal/plural"
 	"github.com/culvert-net/culvert/internal/printer"
 )
 
@@ -211,7 +212,7 @@ func stateTable(g *printer.Grid, s loop.State) {
 	if s.Lease != nil {
 		g.Row("lease", s.Lease.Whose())
 	}
-	g.Row("since start", fmt.Sprintf("%d rounds, %d of them failed; lists of demands changed %d times", s.Counts.Rounds, s.Counts.Failed, s.Counts.Changes))
+	g.Row("since start", fmt.Sprintf("%s, %d of them failed; lists of demands changed %s", plural.Of(int(s.Counts.Rounds), "round"), s.Counts.Failed, plural.Of(int(s.Counts.Changes), "time")))
 	for _, v := range s.Failed {
 		g.Row("no answer", v)
 	}

@@ -51,6 +51,7 @@ func traceCommand(a *app) *cobra.Command {
 			}
 			return err
 		},
+		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	c.Flags().IntVar(&count, "count", 0, "end after this `number` of packets")
 	c.Flags().DurationVar(&limit, "time", 0, "end after this `time`, such as 10s")

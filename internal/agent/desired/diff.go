@@ -13,6 +13,7 @@ import (
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/plural"
 	"github.com/culvert-net/culvert/internal/slice"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
@@ -139,7 +140,7 @@ func summary(value any) string {
 	case srv6.LocalSID:
 		return Text(v.Behavior)
 	case srpolicy.Policy:
-		return fmt.Sprintf("%d segment lists", len(v.SegmentLists))
+		return plural.Of(len(v.SegmentLists), "segment list")
 	case srpolicy.CandidatePath:
 		return fmt.Sprintf("of policy %s, preference %d", v.Policy, v.Preference)
 	case srpolicy.Steering:

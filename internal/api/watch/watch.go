@@ -16,6 +16,7 @@ import (
 	"github.com/culvert-net/culvert/internal/api/message"
 	"github.com/culvert-net/culvert/internal/capture"
 	"github.com/culvert-net/culvert/internal/config"
+	"github.com/culvert-net/culvert/internal/plural"
 )
 
 // ethernetHeader is how many octets the shortest packet has.
@@ -172,7 +173,7 @@ func (w *Watcher) Explain(r *pb.ExplainPacketsRequest) (*pb.ExplainPacketsRespon
 	}
 	for i, frame := range frames {
 		if len(frame) < ethernetHeader {
-			return nil, config.Errors{{Field: fmt.Sprintf("frames[%d]", i), Problem: fmt.Sprintf("has %d octets", len(frame)), Fix: "send the whole packet, from its Ethernet header on"}}
+			return nil, config.Errors{{Field: fmt.Sprintf("frames[%d]", i), Problem: "has " + plural.Of(len(frame), "octet"), Fix: "send the whole packet, from its Ethernet header on"}}
 		}
 	}
 	events, err := w.agent.Explain(r.GetInterface(), frames)

@@ -18,6 +18,7 @@ import (
 	"github.com/culvert-net/culvert/internal/engine/loop"
 	"github.com/culvert-net/culvert/internal/engine/netfile"
 	"github.com/culvert-net/culvert/internal/engine/picture"
+	"github.com/culvert-net/culvert/internal/plural"
 )
 
 // Serve serves the state of an engine until ctx ends, which is no error; on netfile.ListenOff it
@@ -82,7 +83,7 @@ func page(e *loop.Engine) picture.Page {
 			mode = "changes nothing: engine.apply is false"
 		}
 		p.Facts = append(p.Facts,
-			[2]string{"round", fmt.Sprintf("%d, at %s; lists of demands changed %d times", s.Counts.Rounds, s.At.Format(time.DateTime), s.Counts.Changes)},
+			[2]string{"round", fmt.Sprintf("%d, at %s; lists of demands changed %s", s.Counts.Rounds, s.At.Format(time.DateTime), plural.Of(int(s.Counts.Changes), "time"))},
 			[2]string{"mode", mode})
 	}
 	for _, text := range s.Failed {
