@@ -91,11 +91,11 @@ func (a *Attachment) establish(ctx context.Context) (err error) {
 	if a.group, err = a.client.Add(a.o.spec()); err != nil {
 		return err
 	}
-	a.say("N4: %s", plural.Of(a.group.Count(), "session"))
 	result, err := a.group.Establish(ctx, smf.Pace{})
 	if err = errors.Join(err, result.Err()); err != nil {
 		return err
 	}
+	a.say("N4: %s", plural.Of(a.group.Count(), "session"))
 	for i := range a.Sessions {
 		name := a.Sessions[i].Namespace
 		if a.Sessions[i], err = a.o.sessionOf(a.group.Info(i)); err != nil {

@@ -105,7 +105,7 @@ func (f *gnbFlags) options(c *cobra.Command) (gnb.Options, error) {
 	var err error
 	if f.n3 != "" {
 		if o.N3, err = netip.ParseAddr(f.n3); err != nil {
-			return o, fmt.Errorf("--n3: %w", err)
+			return o, fmt.Errorf("--n3: %q is not an address such as 203.0.113.9", f.n3)
 		}
 	}
 	switch {
@@ -156,7 +156,19 @@ func (f *gnbFlags) ours(o *gnb.Options) error {
 		s.Local = &smf.Local{Address: address, AccessTEID: cmp.Or(f.teid, gnb.RandomTEID())}
 	}
 	o.Spec = s
-	return nil
+	checked := s // the gNB's tunnels come later
+	return flagErrors(checked.Complete(options.Dialect), gnbFlag)
+}
+
+// gnbFlag is the flag that sets a field of the sessions.
+func gnbFlag(field string) string {
+	switch field {
+	case "ue4", "ue6":
+		return "--ue"
+	case "local.address":
+		return "--n3-upf"
+	}
+	return "--" + strings.ReplaceAll(strings.TrimPrefix(field, "snssai."), "_", "-")
 }
 
 // upfAddress is where the UPF has its F-TEIDs, if it is not the UPF that says so.

@@ -241,7 +241,7 @@ func (a *app) smfResponder() *cobra.Command {
 			return r.Serve(c.Context())
 		},
 	}
-	c.Flags().StringVar(&listen, "listen", "127.0.0.8", "`address` to listen on, optionally with a port (default 8805)")
+	c.Flags().StringVar(&listen, "listen", "127.0.0.8", "`address` to listen on, with a port unless that is 8805")
 	return c
 }
 
@@ -357,6 +357,9 @@ func stepDetails(g *printer.Grid, r *smf.StepResult) {
 	for _, p := range r.Results {
 		g.Row(p.Procedure, p.Group, p.Requests, p.Failures, fmt.Sprintf("%.0f", p.PerSecond), fmt.Sprintf("%.0f", p.P50),
 			fmt.Sprintf("%.0f", p.P99), fmt.Sprintf("%.0f", p.Max), p.Retransmissions, fmt.Sprintf("%.1f", p.CPU))
+	}
+	if r.OK && r.Step == "query" && len(r.Results) == 0 {
+		g.Line("no session has a URR: the UPF counts no usage")
 	}
 	replayTable(g, r.Replay)
 	sessionTable(g, r.Sessions)

@@ -91,6 +91,19 @@ func TestSMFVerbs(t *testing.T) {
 	}
 }
 
+// A query without a URR, and a page without a report, say what is missing.
+func TestSMFNothing(t *testing.T) {
+	s := smfRun{nullUPF(t), filepath.Join(t.TempDir(), "smf.json")}
+	s.ok(t, "establish", "--local", "127.0.0.1:0", "--ue4", "10.45.0.0/16", "--access", "192.0.2.1", "--access-teid", "1")
+	if r := s.run(t, "query"); r.code != cmdline.ExitOK || !strings.Contains(r.stdout, "no session has a URR: the UPF counts no usage") {
+		t.Errorf("%+v", r)
+	}
+	s.ok(t, "idle")
+	if r := s.run(t, "page", "--wait", "10ms"); r.code != cmdline.ExitError || !strings.Contains(r.stderr, "no downlink data report for 1 of 1 sessions: none came in time") {
+		t.Errorf("%+v", r)
+	}
+}
+
 // What makes no sense is said, as wrong usage; what the UPF does not do, as a
 // failure.
 func TestSMFMistakes(t *testing.T) {
@@ -102,6 +115,7 @@ func TestSMFMistakes(t *testing.T) {
 	}{
 		{"idle", cmdline.ExitUsage, "idle: no sessions in "},
 		{"show", cmdline.ExitUsage, "culvert smf establish makes some"},
+		{"associate --local x", cmdline.ExitUsage, `--local: "x" is no address`},
 		{"establish --local 127.0.0.1:0 --ue4 10.45.0.0/16 --count 0", cmdline.ExitUsage, "--count: must not be 0"},
 		{"establish --local 127.0.0.1:0 --ue4 10.45.0.0/16 --access foo", cmdline.ExitUsage, `--access: "foo" is not an IP address`},
 		{"establish --local 127.0.0.1:0 --ue4 10.45.0.0/16 --access 192.0.2.1 --access-teid zz", cmdline.ExitUsage, `--access-teid: must be a number`},

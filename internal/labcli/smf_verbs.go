@@ -175,6 +175,9 @@ func (a *app) doVerb(c *cobra.Command, v smfVerb, f *smfFlags) error {
 	if err != nil {
 		return cmdline.Usagef("--upf: %w", err)
 	}
+	if _, err := smf.ParseAddr(f.local); f.local != "" && err != nil {
+		return cmdline.Usagef("--local: %w", err)
+	}
 	if f.state == "" {
 		dir, err := os.UserCacheDir()
 		if err != nil {
@@ -263,20 +266,20 @@ func (v smfVerb) scenario(flags *pflag.FlagSet, f *smfFlags, saved *smf.Saved) (
 	scenario["steps"] = []any{step}
 	s, err := smf.ScenarioOf(scenario)
 	if err != nil {
-		return nil, v.byFlag(err)
+		return nil, flagErrors(err, v.flagOf)
 	}
 	s.Timeout, s.Attempts = f.timeout, f.attempts
 	return s, nil
 }
 
-// byFlag names flags in place of the fields of a scenario that they set.
-func (v smfVerb) byFlag(err error) error {
+// flagErrors names flags in place of the fields that they set.
+func flagErrors(err error, flagOf func(field string) string) error {
 	list, ok := errors.AsType[config.Errors](err)
 	if !ok {
 		return err
 	}
 	for i := range list {
-		list[i].Field, list[i].Resource = v.flagOf(list[i].Field), ""
+		list[i].Field, list[i].Resource = flagOf(list[i].Field), ""
 	}
 	return list
 }

@@ -293,6 +293,9 @@ func (g *Group) Page(ctx context.Context, p Pace, to *Tunnel) (Result, error) {
 		if err != nil {
 			result := w.result()
 			result.Requests += missing // not sent
+			if errors.Is(err, context.DeadlineExceeded) {
+				err = errors.New("none came in time")
+			}
 			result.fail(fmt.Errorf("page: no downlink data report for %d of %d sessions: %w", missing, len(w.all()), err), missing)
 			return result, nil
 		}
