@@ -196,6 +196,7 @@ func (m measured) judge(headends int) error {
 // nodeFlag adds --node.
 func nodeFlag(c *cobra.Command, nodes *map[string]string) {
 	c.Flags().StringToStringVar(nodes, "node", nil, "where the daemon of a node is, in place of its api in FILE: `NAME=ADDRESS`, host:port or the path of a socket")
+	c.Flags().Lookup("node").DefValue = "" // the help would say (default [])
 	if err := c.RegisterFlagCompletionFunc("node", nodeNames); err != nil {
 		panic(err) // the flag is above
 	}

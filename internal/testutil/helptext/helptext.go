@@ -32,6 +32,9 @@ func Placeholders(root *cobra.Command) (wrong []string) {
 			if word != "" && !slices.Contains(placeholders, word) {
 				wrong = append(wrong, fmt.Sprintf("%s --%s %s: not among the placeholders", c.CommandPath(), f.Name, word))
 			}
+			if strings.HasPrefix(f.Value.Type(), "stringTo") && f.DefValue == "[]" {
+				wrong = append(wrong, fmt.Sprintf("%s --%s: the help says (default [])", c.CommandPath(), f.Name))
+			}
 		})
 	})
 	return wrong
