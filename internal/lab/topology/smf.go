@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-
 	"github.com/culvert-net/culvert/internal/smf"
 )
 
