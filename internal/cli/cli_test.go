@@ -227,7 +227,7 @@ func TestLinks(t *testing.T) {
 	f := start(t, "upf.yaml")
 	f.Links = map[string]netdev.LinkState{"n3": netdev.LinkDown, "n6": netdev.LinkNoCarrier}
 	r := f.run(t, "status")
-	if r.code != cmdline.ExitCheckFailed || r.stderr != "culvert: 3 of these are not as they should be\n" { // with the journal
+	if r.code != cmdline.ExitCheckFailed || r.stderr != "culvert: not as they should be: 3 of these\n" { // with the journal
 		t.Errorf("exit %d: %s", r.code, r.stderr)
 	}
 	table := f.ok(t, "interface")
