@@ -34,6 +34,7 @@ type (
 	PeerStatus        = path.Peer
 	AssociationStatus = pfcp.Association
 	BGPPeerStatus     = bgp.PeerStatus
+	LinkState         = netdev.LinkState
 )
 
 // Status is the daemon at a glance.
@@ -154,7 +155,7 @@ type InterfaceStatus struct {
 	// kernel gets only what host lists; otherwise it is empty.
 	Closed string `json:"closed,omitempty"`
 	// Link is up, down or no_carrier; empty: there is no such interface.
-	Link netdev.LinkState `json:"link,omitempty"`
+	Link LinkState `json:"link,omitempty"`
 }
 
 // Outcome is how packets' journeys ended (bpf/def/reason.h), or RateLimited.

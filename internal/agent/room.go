@@ -9,8 +9,8 @@ func PodPools(a *Agent) ([]pods.Pool, error) {
 
 // roomProblems says that no pod can be added to a member for want of addresses. The node stays
 // ready: its pods go on, and an address is free when one of them ends.
-func (c *core) roomProblems() []string {
-	if err := c.pods.Room(); err != nil {
+func roomProblems(of *pods.Pods) []string {
+	if err := of.Room(); err != nil {
 		return []string{"no more pods can be added: " + err.Error()}
 	}
 	return nil

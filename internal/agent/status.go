@@ -370,7 +370,7 @@ func (c *core) overlayStatus(silence string) *OverlayStatus {
 		s.SIDs = append(s.SIDs, fmt.Sprintf("%s %s", sid.SID, sid.Behavior))
 	}
 	s.Uplinks = c.overlay.UplinkNames()
-	s.Problems = slices.Concat(c.overlay.Problems(), c.uplinkProblems(s.Uplinks), g.Problems, c.roomProblems(), problems)
+	s.Problems = slices.Concat(c.overlay.Problems(), c.uplinkProblems(s.Uplinks), g.Problems, roomProblems(c.pods), problems)
 	if silence != "" {
 		s.Problems = append(s.Problems, silence)
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/culvert-net/culvert/internal/class"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/flow"
-	"github.com/culvert-net/culvert/internal/netdev"
 	"github.com/culvert-net/culvert/internal/overlay"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 	"github.com/culvert-net/culvert/srv6"
@@ -43,7 +42,7 @@ type Agent struct {
 	Readiness pods.Readiness
 	pods      []pods.Status
 	// Links are the states of interfaces' links; the others are up.
-	Links map[string]netdev.LinkState
+	Links map[string]agent.LinkState
 	// Err, if set, is what every method fails with.
 	Err error
 }
@@ -147,7 +146,7 @@ func spreadStatus(c *config.Config) *agent.SpreadStatus {
 // Interfaces lists the interfaces of the configuration.
 func (a *Agent) Interfaces() ([]agent.InterfaceStatus, error) {
 	return each(a, func(i int, v config.Interface, _ desired.Origin) agent.InterfaceStatus {
-		return agent.InterfaceStatus{Interface: v, Ifindex: i + 2, Attached: "native", MTU: 1500, Link: cmp.Or(a.Links[v.Name], netdev.LinkUp)}
+		return agent.InterfaceStatus{Interface: v, Ifindex: i + 2, Attached: "native", MTU: 1500, Link: cmp.Or(a.Links[v.Name], "up")}
 	})
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/culvert-net/culvert/internal/api/apitest"
 	pb "github.com/culvert-net/culvert/internal/api/culvertv1"
 	"github.com/culvert-net/culvert/internal/config"
-	"github.com/culvert-net/culvert/internal/netdev"
 )
 
 func fake(t *testing.T, example string) *apitest.Agent {
@@ -111,7 +110,7 @@ func TestTopology(t *testing.T) {
 		}
 	}
 	down := fake(t, "upf.yaml")
-	down.Links = map[string]netdev.LinkState{"n3": netdev.LinkDown, "n6": netdev.LinkNoCarrier}
+	down.Links = map[string]agent.LinkState{"n3": "down", "n6": "no_carrier"}
 	for id, want := range map[string]string{"port n3": "it is down", "port n6": "it has no carrier", "port n4": ""} {
 		if got := read(t, down).nodes[id].GetProblem(); got != want {
 			t.Errorf("%s: %q, want %q", id, got, want)
