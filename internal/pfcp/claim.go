@@ -179,9 +179,7 @@ func (n *node) newHeartbeat(to netip.Addr, done func(stamp uint32, err error)) *
 			if err == nil && why != nil {
 				err = why
 			}
-			if f := func() { done(stamp, err) }; !n.post(f) {
-				go func() { n.tasks <- f }()
-			}
+			n.hand(func() { done(stamp, err) })
 		},
 	}
 }

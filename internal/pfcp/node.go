@@ -222,6 +222,13 @@ func (n *node) purge(old, a *association, why string, done func()) {
 	})
 }
 
+// hand has the node's goroutine call f, however full its queue is. It does not wait.
+func (n *node) hand(f func()) {
+	if !n.post(f) {
+		go func() { n.tasks <- f }()
+	}
+}
+
 // everywhere runs f in every worker's goroutine. When each has called its done,
 // it calls done in the node's. It waits for workers whose queue is full.
 func (n *node) everywhere(f func(w *worker, done func()), done func()) {
@@ -229,7 +236,7 @@ func (n *node) everywhere(f func(w *worker, done func()), done func()) {
 	left.Store(int64(len(n.s.workers)))
 	finished := func() {
 		if left.Add(-1) == 0 {
-			go func() { n.tasks <- done }()
+			n.hand(done)
 		}
 	}
 	for _, w := range n.s.workers {

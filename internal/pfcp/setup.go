@@ -233,11 +233,7 @@ func (n *node) connect() {
 				ie.NewUint32IE(ie.RecoveryTimeStamp, n.s.stamps.Load().to(addr)),
 				wire.NewUPFunctionFeatures(n.s.features),
 			},
-			done: func(body wire.IEs, err error) {
-				if f := func() { n.connected(addr, body, err) }; !n.post(f) {
-					go func() { n.tasks <- f }()
-				}
-			},
+			done: func(body wire.IEs, err error) { n.hand(func() { n.connected(addr, body, err) }) },
 		})
 	}
 }
