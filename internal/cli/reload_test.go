@@ -17,7 +17,7 @@ import (
 func TestRefusedReload(t *testing.T) {
 	path := file(t, "sids:\n  - {sid: 'fc00::1', behavior: End.DT46}\nlog: {level: loud}\n")
 	broken := file(t, "sids: [\n")
-	long := file(t, "sids:"+strings.Repeat("\n  - {sid: 'fc00::1', behavior: End.T}", 2*mostListed))
+	long := file(t, "sids:"+strings.Repeat("\n  - {sid: 'fc00::1', behavior: End.T}", 2*config.MostShown))
 	for name, c := range map[string]struct {
 		path  string
 		want  []string // file:line:field of the first lines
@@ -25,7 +25,7 @@ func TestRefusedReload(t *testing.T) {
 	}{
 		"two mistakes": {path, []string{path + ":2:sids[0].table", path + ":3:log.level"}, 2},
 		"no YAML":      {broken, []string{broken + ":2:sids"}, 1},
-		"very many":    {long, nil, mostListed + 1},
+		"very many":    {long, nil, config.MostShown + 1},
 		"no file":      {filepath.Join(t.TempDir(), "none"), nil, 1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -200,9 +200,6 @@ func (d *daemon) reloads(ctx context.Context, hangup <-chan os.Signal) error {
 	}
 }
 
-// mostListed is how many errors are read by a person.
-const mostListed = 50
-
 // logRefused logs why the configuration file was not applied, with what is known of each reason.
 func logRefused(logger *slog.Logger, file string, err error) {
 	const refused = "the configuration file was not applied"
@@ -211,7 +208,7 @@ func logRefused(logger *slog.Logger, file string, err error) {
 		logger.Error(refused, "event", logevent.ConfigRefused, "file", file, "error", err)
 		return
 	}
-	for _, e := range list[:min(len(list), mostListed)] {
+	for _, e := range list[:min(len(list), config.MostShown)] {
 		args := []any{"file", file}
 		if e.Line > 0 {
 			args = append(args, "line", e.Line)
@@ -224,7 +221,7 @@ func logRefused(logger *slog.Logger, file string, err error) {
 		}
 		logger.Error(refused, "event", logevent.ConfigRefused, slog.Group("", append(args, "problem", e.Problem, "fix", e.Fix)...))
 	}
-	if more := len(list) - mostListed; more > 0 {
+	if more := len(list) - config.MostShown; more > 0 {
 		logger.Error(refused, "event", logevent.ConfigRefused, "file", file, "more", more)
 	}
 }

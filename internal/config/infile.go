@@ -12,13 +12,13 @@ type fileErrors struct {
 	Errors
 }
 
-// mostShown is how many errors are read by a person.
-const mostShown = 50
+// MostShown is how many errors are read by a person.
+const MostShown = 50
 
 func (e *fileErrors) Error() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s is not taken:", e.file)
-	for _, one := range e.Errors[:min(len(e.Errors), mostShown)] {
+	for _, one := range e.Errors[:min(len(e.Errors), MostShown)] {
 		at := e.file
 		if one.Line > 0 {
 			at = fmt.Sprintf("%s:%d", e.file, one.Line)
@@ -26,7 +26,7 @@ func (e *fileErrors) Error() string {
 		}
 		fmt.Fprintf(&text, "\n  %s: %s", at, one.Error())
 	}
-	if more := len(e.Errors) - mostShown; more > 0 {
+	if more := len(e.Errors) - MostShown; more > 0 {
 		fmt.Fprintf(&text, "\n  and %d more: repair these first", more)
 	}
 	return text.String()
