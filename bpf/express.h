@@ -218,10 +218,10 @@ INLINE __u32 express_classes4(struct xdp_md *ctx, struct express *x, __u32 row, 
 	return way->policy;
 }
 
-/* The policy that takes frames of a port as they are. 0: none does, though one may take packets
- * that have no other way; NOT_TAKEN: the lane leaves this one, which is traced, has a tag, or is a
- * link's. */
-GLOBAL int express_policy(struct xdp_md *ctx, __u32 port_flags)
+/* The policy that takes frames of a steered port as they are. 0: none does, though one may take
+ * packets that have no other way; NOT_TAKEN: the lane leaves this one, which is traced, has a tag, or
+ * is a link's. */
+GLOBAL int express_policy(struct xdp_md *ctx)
 {
 	void *eth = (void *)(long)ctx->data;
 	struct port_key key = { .ifindex = ctx->ingress_ifindex };
@@ -229,8 +229,6 @@ GLOBAL int express_policy(struct xdp_md *ctx, __u32 port_flags)
 
 	if (node_settings.trace && is_traced(ctx, ctx->ingress_ifindex))
 		return NOT_TAKEN;
-	if (!(port_flags & PORT_STEERED))
-		return 0;
 	t = bpf_map_lookup_elem(&target_by_port, &key);
 	if (eth + ETH_LEN > (void *)(long)ctx->data_end || is_vlan(ld16(eth + 12)))
 		return NOT_TAKEN;
@@ -425,6 +423,22 @@ INLINE void *express_tags(struct express *x, void *data)
 	return data + ETH_LEN + tag * VLAN_LEN;
 }
 
+/* Whether a trace asks for the packet: then the journey takes and records it. */
+INLINE int express_traced(struct xdp_md *ctx, struct express *x, void *ip, int is6)
+{
+	__u32 zero = 0;
+	struct trace_filter *filter;
+	struct ipv4 *four = ip;
+	struct ipv6 *six = ip;
+
+	if (!x->cfg->trace)
+		return 0;
+	filter = bpf_map_lookup_elem(&trace_filter, &zero);
+	return filter && asks_for(filter, ctx->ingress_ifindex,
+				  is6 ? words_at(&six->src) : mapped(ld32(&four->src)),
+				  is6 ? words_at(&six->dst) : mapped(ld32(&four->dst)));
+}
+
 /* The verdict, or NOT_TAKEN with the frame as it was. */
 INLINE int express(struct xdp_md *ctx)
 {
@@ -443,8 +457,8 @@ INLINE int express(struct xdp_md *ctx)
 		return XDP_PASS;
 	asks = x.port_flags / PORT_STEERED & 1;
 	opaque(asks); /* the verifier must forget which way it came, as in express_bit() */
-	if (asks | x.cfg->trace)
-		policy = express_policy(ctx, x.port_flags);
+	if (asks)
+		policy = express_policy(ctx);
 	opaque(policy);
 	policy ^= x.port_flags / PORT_NEVER & 1;
 	if (policy)
@@ -458,9 +472,9 @@ INLINE int express(struct xdp_md *ctx)
 	if (l3 + IPV6_LEN > end)
 		return NOT_TAKEN;
 	type = ld16(l3 - 2);
-	if (type == be16(TYPE_IPV6))
+	if (type == be16(TYPE_IPV6) && !express_traced(ctx, &x, l3, 1))
 		verdict = express_input6(ctx, &x, l3, end);
-	else if (type == be16(TYPE_IPV4))
+	else if (type == be16(TYPE_IPV4) && !express_traced(ctx, &x, l3, 0))
 		verdict = express_input4(ctx, &x, l3, end);
 	if (verdict == RECEIVES)
 		verdict = express_receive(ctx, &x);

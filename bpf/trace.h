@@ -19,15 +19,31 @@ INLINE __u16 capture(struct xdp_md *ctx, __u8 *to)
 	return length;
 }
 
-INLINE int within(struct words address, const struct in6 *value, const struct in6 *mask)
+/* 0 where the masked address is `value`: without branches. */
+INLINE __u64 differs(struct words address, const struct in6 *value, const struct in6 *mask)
 {
-	return (address.hi & ld64(mask)) == ld64(value) &&
-	       (address.lo & ld64(&mask->b[8])) == ld64(&value->b[8]);
+	return ((address.hi & ld64(mask)) ^ ld64(value)) |
+	       ((address.lo & ld64(&mask->b[8])) ^ ld64(&value->b[8]));
+}
+
+/* Whether a packet that enters there, with these outer addresses, is one of those asked for. */
+INLINE int asks_for(struct trace_filter *filter, __u32 ifindex, struct words src, struct words dst)
+{
+	__u64 other = filter->ifindex ? filter->ifindex ^ ifindex : 0;
+
+	other |= differs(src, &filter->source, &filter->source_mask) |
+		 differs(dst, &filter->destination, &filter->destination_mask);
+	return !other;
 }
 
 INLINE struct words mapped(__be32 address)
 {
 	return (struct words){ 0, (__u64)address << 32 | be32(0xffff) };
+}
+
+INLINE struct words words_at(const struct in6 *address)
+{
+	return (struct words){ ld64(address), ld64(&address->b[8]) };
 }
 
 /* The outer addresses, IPv4 as mapped; as they were where there are none. */
@@ -53,8 +69,8 @@ INLINE void outer_addresses(struct xdp_md *ctx, struct words *src, struct words 
 
 		if (!ip)
 			return;
-		*src = (struct words){ ld64(&ip->src), ld64(&ip->src.b[8]) };
-		*dst = (struct words){ ld64(&ip->dst), ld64(&ip->dst.b[8]) };
+		*src = words_at(&ip->src);
+		*dst = words_at(&ip->dst);
 		return;
 	}
 	struct ipv4 *ip = at(ctx, l3, IPV4_LEN);
@@ -72,11 +88,8 @@ GLOBAL int is_traced(struct xdp_md *ctx, __u32 ifindex)
 	struct trace_filter *filter = bpf_map_lookup_elem(&trace_filter, &zero);
 	struct words src = {}, dst = {};
 
-	if (!filter || (filter->ifindex && filter->ifindex != ifindex))
-		return 0;
 	outer_addresses(ctx, &src, &dst);
-	return within(src, &filter->source, &filter->source_mask) &&
-	       within(dst, &filter->destination, &filter->destination_mask);
+	return filter && asks_for(filter, ifindex, src, dst);
 }
 
 /* Keeps the frame as it came, if it is one of those asked for. */
