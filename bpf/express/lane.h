@@ -27,6 +27,8 @@ struct express {
 #define EXPRESS_TAGGED_SHIFT 15
 #define EXPRESS_PADDED_SHIFT 14
 #define EXPRESS_PADDED (1 << EXPRESS_PADDED_SHIFT)
+/* So much behind the packet makes a short frame long enough: there are no other pieces then. */
+#define EXPRESS_PADDING 46
 #define EXPRESS_FLAGS (1 << EXPRESS_TAGGED_SHIFT | EXPRESS_PADDED)
 
 /* 1 if `is` is not 0, else 0. A branch sets it, so that the processor can predict it, and need not
@@ -83,9 +85,9 @@ INLINE int express_complete(struct xdp_md *ctx, struct express *x, void *l3, voi
 		p = journey_packet();
 		if (!p)
 			return 0;
-		there = frame_length(ctx);
-		p->received = there;
-		there -= express_l3(x);
+		if (there - x->length > EXPRESS_PADDING)
+			there = frame_length(ctx) - express_l3(x);
+		p->received = there + express_l3(x);
 	}
 	if (there < x->length)
 		return 0;
