@@ -23,12 +23,6 @@ INLINE int in_range(__u32 port, const __u16 *range)
 	return port >= range[0] && port <= range[1];
 }
 
-/* Prefixes are of one family each: its flag says which. */
-INLINE int of_family(__u8 flags, __u8 version, __u8 four, __u8 six)
-{
-	return flags & four ? version == 4 : !(flags & six) || version == 6;
-}
-
 /* As a number, the first octet its highest. */
 INLINE __u64 mac_of(const __u8 *mac)
 {
@@ -56,25 +50,34 @@ INLINE int frame_matches(__u32 index, struct packet *p)
 	       (!(f->flags & FRAME_IP) || p->looks.version);
 }
 
-/* Whether an IP packet that looks so is what the filter asks for. */
+/* What a filter may not ask of a packet with l->version and l->has: prefixes are of one family
+ * each. */
+INLINE __u8 lacks_of(struct looks *l)
+{
+	__u8 lacks = (FILTER_PORTS | FILTER_SPI | FILTER_FLOW_LABEL) & ~l->has;
+
+	if (l->version != 4)
+		lacks |= FILTER_REMOTE4 | FILTER_LOCAL4;
+	if (l->version != 6)
+		lacks |= FILTER_REMOTE6 | FILTER_LOCAL6;
+	return lacks;
+}
+
+/* Whether an IP packet that looks so is what the filter asks for. Most filters of a run are for
+ * others: what tells that at once comes first, and without a branch for each. */
 INLINE int looks_like(struct looks *l, struct filter *f)
 {
-	if (f->qfis && !(f->qfis & l->qfi))
-		return 0;
-	if (!of_family(f->flags, l->version, FILTER_REMOTE4, FILTER_REMOTE6) ||
-	    !of_family(f->flags, l->version, FILTER_LOCAL4, FILTER_LOCAL6))
-		return 0;
-	if (f->flags & FILTER_PROTOCOL && f->protocol != l->protocol)
+	__u32 differs = (f->flags & l->lacks) | ((l->tos ^ f->tos) & f->tos_mask) |
+			(f->flags & FILTER_PROTOCOL) * (__u32)(l->protocol ^ f->protocol);
+
+	opaque(differs);
+	if (differs || (f->qfis && !(f->qfis & l->qfi)))
 		return 0;
 	if (f->flags & (FILTER_REMOTE4 | FILTER_REMOTE6) &&
 	    !has_prefix(&l->remote, &f->remote, f->remote_length))
 		return 0;
 	if (f->flags & (FILTER_LOCAL4 | FILTER_LOCAL6) &&
 	    !has_prefix(&l->local, &f->local, f->local_length))
-		return 0;
-	if ((l->tos & f->tos_mask) != (f->tos & f->tos_mask))
-		return 0;
-	if (f->flags & (FILTER_PORTS | FILTER_SPI | FILTER_FLOW_LABEL) & ~l->has)
 		return 0;
 	if (f->flags & FILTER_FLOW_LABEL && (f->flow_label & 0xfffff) != l->flow_label)
 		return 0;
@@ -195,10 +198,11 @@ GLOBAL int find_rule(struct xdp_md *ctx, __u32 index, __u32 where, __u32 qfi)
 	if (l->version == 4 ? look_at4(ctx, l, l3, length, sought_uplink(&rule))
 			    : look_at6(ctx, l, l3, length, sought_uplink(&rule)))
 		return 0;
+	l->lacks = lacks_of(l);
 	index = rule.more;
 	for (i = 0; i < MAX_FILTERS && i < rule.forwarding; i++, index++) {
 		f = bpf_map_lookup_elem(&filter, &index);
-		if (f && !(f->flow_label & FILTER_FRAME) && looks_like(l, f))
+		if (f && looks_like(l, f) && !(f->flow_label & FILTER_FRAME))
 			return f->pdr;
 	}
 	return 0;
@@ -266,10 +270,12 @@ GLOBAL int look_inside(struct xdp_md *ctx, struct packet *p, __u32 uplink)
 	if (!p)
 		return -1;
 	p->looks = (struct looks){ .version = p->keep_version, .qfi = 1ull << (p->qfi & 63) };
-	if (!p->keep_version)
-		return 0;
-	return p->keep_version == 4 ? look_at4(ctx, &p->looks, p->keep, p->keep_length, uplink)
-				    : look_at6(ctx, &p->looks, p->keep, p->keep_length, uplink);
+	if (p->keep_version &&
+	    (p->keep_version == 4 ? look_at4(ctx, &p->looks, p->keep, p->keep_length, uplink)
+				  : look_at6(ctx, &p->looks, p->keep, p->keep_length, uplink)))
+		return -1;
+	p->looks.lacks = lacks_of(&p->looks);
+	return 0;
 }
 
 /* ... and p->frame_looks, for the frame at p->keep and the packet in it. */

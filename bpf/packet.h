@@ -88,6 +88,7 @@ struct looks {
 	__u32 flow_label;
 	__u8 version, protocol, tos;
 	__u8 has; /* FILTER_PORTS, FILTER_SPI, FILTER_FLOW_LABEL */
+	__u8 lacks; /* enum filter_flags that it cannot be asked for */
 };
 
 /* ... and a frame, beside the packet in it. */
