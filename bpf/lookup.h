@@ -192,6 +192,15 @@ INLINE struct cached *steered_destination(struct settings *cfg, __u64 hi, __u64 
 	return steered_from(cfg, hi, lo, family, 0);
 }
 
+/* Whether neither steering nor ue_reach can have anything for an address, as for most of the
+ * Internet: two tries less. */
+INLINE int is_far4(struct settings *cfg, __be32 address)
+{
+	__u32 octet = address & 0xff;
+
+	return !(cfg->near4[octet >> 6] >> (octet & 63) & 1);
+}
+
 /* Whether the kernel keeps packets to an address, which is this node's or a GTP-U one. Functions:
  * few are asked, and the verifier goes through them once. */
 GLOBAL int stays4(__u32 address)

@@ -28,7 +28,9 @@ GLOBAL __u32 pdr_of_destination(struct packet *p)
 		if (four && four->sessions)
 			return four->base + (dst & ~four->mask);
 		index = pdr_of_ue4(cfg, ld32(&p->dst));
-		to = index ? 0 : steered_destination(cfg, ld32(&p->dst), ~0ull, CACHE_IPV4);
+		to = index || is_far4(cfg, ld32(&p->dst))
+			     ? 0
+			     : steered_destination(cfg, ld32(&p->dst), ~0ull, CACHE_IPV4);
 	} else {
 		six = find_pool6(cfg, be64(p->dst.hi));
 		if (six && six->sessions)
@@ -56,8 +58,11 @@ INLINE __u32 reach_of(struct packet *p)
 /* Whether the T-PDU, which is not for a UE, is for what UEs must not reach. */
 INLINE int for_core(struct packet *p, struct settings *cfg)
 {
-	__u32 sid = 0, reach = reach_of(p);
+	__u32 sid = 0, reach;
 
+	if (p->family == 4 && is_far4(cfg, ld32(&p->dst)))
+		return is_local4(be32(ld32(&p->dst))) || is_gtpu4(cfg, ld32(&p->dst));
+	reach = reach_of(p);
 	if (reach == REACH_CLOSED)
 		return 1;
 	if (p->family == 4) {

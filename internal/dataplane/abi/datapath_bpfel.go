@@ -1014,6 +1014,7 @@ type Settings struct {
 	Pool6           [8]Pool6
 	Nat             [8]Nat
 	FlowKey         [16]uint64
+	Near4           [4]uint64
 }
 
 type SharedHop struct {

@@ -6,6 +6,7 @@ package reach
 
 import (
 	"errors"
+	"iter"
 	"maps"
 	"net/netip"
 
@@ -18,12 +19,28 @@ type Table struct {
 	hash  *table.Hash[abi.Lpm6Key, uint32]
 	said  map[netip.Prefix]abi.Reach // by the configuration
 	peers map[netip.Addr]int         // how much refers to each
+	near  func(netip.Prefix)         // New
 }
 
-// New takes the table. changed runs after each write.
-func New(hash *table.Hash[abi.Lpm6Key, uint32], changed func()) *Table {
+// New takes the table. changed runs after each write, and nearV4 before each of an IPv4 prefix.
+func New(hash *table.Hash[abi.Lpm6Key, uint32], changed func(), nearV4 func(netip.Prefix)) *Table {
 	hash.Changed = changed
-	return &Table{hash: hash, said: map[netip.Prefix]abi.Reach{}, peers: map[netip.Addr]int{}}
+	t := &Table{hash: hash, said: map[netip.Prefix]abi.Reach{}, peers: map[netip.Addr]int{}, near: nearV4}
+	for p := range t.NearV4() {
+		nearV4(p)
+	}
+	return t
+}
+
+// NearV4 are the IPv4 prefixes in the table.
+func (t *Table) NearV4() iter.Seq[netip.Prefix] {
+	return func(yield func(netip.Prefix) bool) {
+		for k := range t.hash.All() {
+			if k.Table == familyV4 && !yield(netip.PrefixFrom(netip.AddrFrom4([4]byte(k.Addr.B[:4])), int(k.Prefixlen)-32)) {
+				return
+			}
+		}
+	}
 }
 
 // Set closes prefixes to UEs, and opens others. A prefix that is in both is closed. Of
@@ -85,6 +102,9 @@ func (t *Table) Sweep() error {
 // write closes or opens a prefix, or deletes it where neither is asked for.
 func (t *Table) write(p netip.Prefix) error {
 	if want := t.want(p); want != abi.ReachREACH_NONE {
+		if p.Addr().Is4() {
+			t.near(p)
+		}
 		return t.hash.Put(keyOf(p), uint32(want))
 	}
 	return t.hash.Delete(keyOf(p))
@@ -104,12 +124,14 @@ func (t *Table) want(p netip.Prefix) abi.Reach {
 
 func host(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
-// keyOf has the family in the place of the routing table: 4 or 6.
+// The families, in the place of a routing table.
+const familyV4, familyV6 = 4, 6
+
 func keyOf(p netip.Prefix) abi.Lpm6Key {
 	p = p.Masked()
-	k := abi.Lpm6Key{Prefixlen: 32 + uint32(p.Bits()), Table: 6}
+	k := abi.Lpm6Key{Prefixlen: 32 + uint32(p.Bits()), Table: familyV6}
 	if p.Addr().Is4() {
-		k.Table = 4
+		k.Table = familyV4
 	}
 	copy(k.Addr.B[:], p.Addr().AsSlice())
 	return k

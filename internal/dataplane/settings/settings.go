@@ -5,11 +5,13 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"math/bits"
 	"net/netip"
 	"reflect"
 	"slices"
 	"time"
+	"unsafe"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
@@ -178,6 +180,40 @@ func (b *Book) ForgetLookups() {
 			s.Generation = 1
 		}
 	})
+}
+
+// NearV4 says that the node's own table of target_by_dst4, or ue_reach, gets something for an IPv4
+// prefix. It comes before that. Only OnlyNearV4 takes it back: packets that look in vain are slower, and
+// no more.
+func (b *Book) NearV4(p netip.Prefix) {
+	near := b.Get().Near4
+	setNear(&near, p)
+	b.writeNear(near)
+}
+
+// OnlyNearV4 says that the tables have something for these prefixes, and for no others.
+func (b *Book) OnlyNearV4(prefixes ...iter.Seq[netip.Prefix]) {
+	var near [4]uint64
+	for _, some := range prefixes {
+		for p := range some {
+			setNear(&near, p)
+		}
+	}
+	b.writeNear(near)
+}
+
+func setNear(near *[4]uint64, p netip.Prefix) {
+	first := p.Masked().Addr().As4()[0]
+	for octet := uint(first); octet <= uint(first)|0xff>>min(p.Bits(), 8); octet++ {
+		near[octet/64] |= 1 << (octet % 64)
+	}
+}
+
+func (b *Book) writeNear(near [4]uint64) {
+	first := int(unsafe.Offsetof(abi.Settings{}.Near4) / 8)
+	for i, v := range near {
+		b.words.Change(0, first+i, v)
+	}
 }
 
 // Steer says that target_by_dst4 or target_by_dst6 steer packets. It comes before the first such

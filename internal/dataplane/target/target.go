@@ -20,9 +20,16 @@ var ErrTaken = errors.New("is taken")
 // Table is the three tables.
 type Table struct {
 	Tables
-	ports  *port.Table
-	own    map[uint32]int // targets in the table of an interface
-	steers func()         // runs before a target that isSteering is put; nil: nothing does
+	ports *port.Table
+	own   map[uint32]int // targets in the table of an interface
+	hooks Hooks
+}
+
+// Hooks are what the rest of the data path learns of targets by destination. What is nil does not run.
+type Hooks struct {
+	Changed func()             // after each write
+	Steers  func()             // before each write of one that isSteering
+	NearV4  func(netip.Prefix) // before each write of one for IPv4 in the table of all
 }
 
 // Tables are the tables as packets see them.
@@ -32,13 +39,17 @@ type Tables struct {
 	ByPort *table.Hash[abi.PortKey, abi.Target] `map:"target_by_port"`
 }
 
-// New takes the tables. changed runs after each write of a target by destination, and steers
-// before each write of one that isSteering.
-func New(tables Tables, ports *port.Table, changed, steers func()) *Table {
-	t := &Table{Tables: tables, ports: ports, own: map[uint32]int{}, steers: steers}
+// New takes the tables.
+func New(tables Tables, ports *port.Table, hooks Hooks) *Table {
+	t := &Table{Tables: tables, ports: ports, own: map[uint32]int{}, hooks: hooks}
+	if hooks.NearV4 != nil {
+		for p := range t.NearV4() {
+			hooks.NearV4(p)
+		}
+	}
 	t.countOwn()
 	ports.HasTable = func(ifindex int) bool { return t.own[uint32(ifindex)] > 0 }
-	t.Four.Changed, t.Six.Changed = changed, changed
+	t.Four.Changed, t.Six.Changed = hooks.Changed, hooks.Changed
 	ports.Steered = func(ifindex int) bool {
 		for k := range t.ByPort.All() {
 			if k.Ifindex == uint32(ifindex) {
@@ -59,8 +70,11 @@ func (t *Table) Put(p netip.Prefix, to abi.Target) error { return t.PutFrom(0, p
 func (t *Table) PutFrom(table uint32, p netip.Prefix, to abi.Target) error {
 	_, had := t.lookup(table, p)
 	to.Bits = uint32(p.Bits())
-	if table == 0 && t.steers != nil && isSteering(abi.TargetKind(to.Kind)) {
-		t.steers()
+	if table == 0 && t.hooks.Steers != nil && isSteering(abi.TargetKind(to.Kind)) {
+		t.hooks.Steers()
+	}
+	if table == 0 && t.hooks.NearV4 != nil && p.Addr().Is4() {
+		t.hooks.NearV4(p)
 	}
 	var err error
 	if p.Addr().Is4() {
@@ -160,6 +174,17 @@ func (t *Table) All() iter.Seq2[At, abi.Target] {
 		}
 		for k, to := range t.Six.All() {
 			if !yield(At{k.Table, netip.PrefixFrom(netip.AddrFrom16(k.Addr.B), int(k.Prefixlen)-32)}, to) {
+				return
+			}
+		}
+	}
+}
+
+// NearV4 are the IPv4 prefixes that have a target in the table of all.
+func (t *Table) NearV4() iter.Seq[netip.Prefix] {
+	return func(yield func(netip.Prefix) bool) {
+		for at := range t.All() {
+			if at.Table == 0 && at.Prefix.Addr().Is4() && !yield(at.Prefix) {
 				return
 			}
 		}
