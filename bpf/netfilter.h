@@ -41,46 +41,49 @@ INLINE __u32 pod_at(struct net_device *device)
 	return at ? at->pod : 0;
 }
 
-/* As asks_policies says it at a veth. */
+/* As skb_policies() asks at a veth. */
 INLINE int forward_asks(struct pod *p, struct inner *in, struct upper *upper)
 {
 	return is_isolated(p) || (p->enforced && begins_or_ends(upper->flags));
 }
 
-INLINE int read_forwarded4(const struct bpf_dynptr *packet, __u32 at, struct inner *in)
+/* The headers of a packet without options: both in one go, because each takes several calls. */
+#define FORWARDED_L4 (TCP_FLAGS + 1)
+
+/* The IP header at `at`, `length` octets of it. Whether what is behind it is there, too; or -1. */
+INLINE int read_headers(const struct bpf_dynptr *packet, __u32 at, __u8 *to, __u32 length)
 {
-	struct ipv4 ip ALIGNED;
-
-	if (bpf_dynptr_read(&ip, sizeof(ip), packet, at, 0) || (ip.version_ihl & 0xf) < 5)
-		return -1;
-	inner_of4(&ip, at, in);
-	return 0;
-}
-
-INLINE int read_forwarded6(const struct bpf_dynptr *packet, __u32 at, struct inner *in)
-{
-	struct ipv6 ip ALIGNED;
-
-	if (bpf_dynptr_read(&ip, sizeof(ip), packet, at, 0))
-		return -1;
-	inner_of6(&ip, at, in);
-	return 0;
+	if (!bpf_dynptr_read(to, length + FORWARDED_L4, packet, at, 0))
+		return 1;
+	return bpf_dynptr_read(to, length, packet, at, 0) ? -1 : 0;
 }
 
 /* The packet at `at`, and what counts of its layer 4, as far as it is there. 0 or -1. */
 INLINE int read_forwarded(const struct bpf_dynptr *packet, __u32 at, __u8 version, struct inner *in,
 			  struct upper *upper)
 {
-	__u8 head[TCP_FLAGS + 1] ALIGNED = {};
+	__u8 octets[IPV6_LEN + FORWARDED_L4] ALIGNED = {}, *head = octets + IPV6_LEN;
+	int has_head = version == 4 ? read_headers(packet, at, head - IPV4_LEN, IPV4_LEN)
+				    : read_headers(packet, at, octets, IPV6_LEN);
 
-	if (version == 4 ? read_forwarded4(packet, at, in) : read_forwarded6(packet, at, in))
+	if (has_head < 0)
+		return -1;
+	if (version == 4)
+		inner_of4((void *)(head - IPV4_LEN), at, in);
+	else
+		inner_of6((void *)octets, at, in);
+	if (in->l4 < at + IPV4_LEN)
 		return -1;
 	if (in->fragment)
 		return 0;
-	if (in->protocol == NH_TCP && !bpf_dynptr_read(head, sizeof(head), packet, in->l4, 0))
+	if (!has_head || in->l4 != at + (version == 4 ? IPV4_LEN : IPV6_LEN)) {
+		__builtin_memset(head, 0, FORWARDED_L4);
+		if (bpf_dynptr_read(head, FORWARDED_L4, packet, in->l4, 0) &&
+		    bpf_dynptr_read(head, 8, packet, in->l4, 0))
+			return 0;
+	}
+	if (in->protocol == NH_TCP)
 		upper->flags = head[TCP_FLAGS];
-	else if (bpf_dynptr_read(head, 8, packet, in->l4, 0))
-		return 0;
 	if (flow_has_ports(in->protocol))
 		in->ports = ld32(head);
 	upper->type = head[0];
@@ -90,14 +93,14 @@ INLINE int read_forwarded(const struct bpf_dynptr *packet, __u32 at, __u8 versio
 
 /* Whether the packet is an ICMP error about a flow of a pod that is known. */
 INLINE int forward_is_about(const struct bpf_dynptr *packet, struct inner *in, struct upper *upper,
-			    __u32 index, __u32 direction, __u32 now)
+			    __u32 index, __u32 direction)
 {
 	struct inner about = {};
 	struct upper told = {};
 
 	return is_icmp(in->protocol) && !in->fragment && is_icmp_error(in->protocol, upper->type) &&
 	       !read_forwarded(packet, in->l4 + ICMP_ABOUT, in->version, &about, &told) &&
-	       is_about_flow(&about, &told, index, direction, now);
+	       is_about_flow(&about, &told, index, direction);
 }
 
 /* What the policies of a pod say; 0 is none's. 0, or a reason. */
@@ -105,15 +108,14 @@ INLINE int forward_policies(const struct bpf_dynptr *packet, struct inner *in, s
 			    __u32 index, __u32 direction)
 {
 	struct pod *p = index ? bpf_map_lookup_elem(&pod, &index) : 0;
-	__u32 now;
 
 	if (!p || !forward_asks(p, in, upper))
 		return 0;
-	now = bpf_ktime_get_ns() >> TIME_SHIFT;
-	if (forward_is_about(packet, in, upper, index, direction, now))
-		return 0;
 	in->hash = inner_hash(in, in->ports);
-	return cached_policies(in, upper, p, index, direction, now);
+	if (is_allowed_lately(in, upper->flags, p, direction) ||
+	    forward_is_about(packet, in, upper, index, direction))
+		return 0;
+	return learn_policies(in, upper, p, index, direction);
 }
 
 /* What kube-proxy translates none of: a tunnel on its way through this node, whose sender
@@ -126,10 +128,10 @@ INLINE int is_transit(__u8 protocol)
 
 /* Whoever owns a namespace chooses the addresses behind its Services. What comes from a pod
  * for a SID has such an address: without translation it ends at the pod's veth. Of what comes
- * by an uplink to a NodePort that is said where the sender is no member. 0, or a reason. */
+ * by an uplink to a NodePort that is said where the sender is no member. Of IPv6. 0, or a reason. */
 GLOBAL int forward_edge(struct inner *in, __u32 from, __u32 to)
 {
-	if (!in || in->version == 4 || to || (!from && is_transit(in->protocol)))
+	if (!in || to || (!from && is_transit(in->protocol)))
 		return 0;
 	if (!is_sid(&in->dst) || (!from && is_inside(&in->src)))
 		return 0;
@@ -145,7 +147,7 @@ INLINE int forward_decide(const struct bpf_dynptr *packet, __u8 version, __u32 f
 
 	if (read_forwarded(packet, 0, version, &in, &upper))
 		return REASON_INNER_MALFORMED;
-	reason = forward_edge(&in, from, to);
+	reason = version == 6 ? forward_edge(&in, from, to) : 0;
 	if (!reason && from != to) {
 		reason = forward_policies(packet, &in, &upper, from, EGRESS);
 		if (!reason)

@@ -145,9 +145,8 @@ INLINE void count_policy(__u32 index, __u32 what)
 	count_packets(&netpol_counter, index * NETPOL_COUNTS + what, 1, 0);
 }
 
-INLINE int refuse_by_policy(__u32 index, __u32 direction)
+INLINE int refused_by_policy(__u32 direction)
 {
-	count_policy(index, direction == INGRESS ? NETPOL_INGRESS_DROPPED : NETPOL_EGRESS_DROPPED);
 	return direction == INGRESS ? REASON_POLICY_INGRESS : REASON_POLICY_EGRESS;
 }
 
@@ -180,13 +179,13 @@ GLOBAL int ask_policies(struct inner *in, struct upper *upper, __u32 index, __u3
 	int closing;
 
 	if (!p || !in || !upper)
-		return refuse_by_policy(index, direction);
+		return refused_by_policy(direction);
 	generation = *(volatile __u32 *)&p->generation; /* before the lists: they change first */
 	flow_key_of(in, upper, direction, p->serial, key);
 	if (in->fragment)
 		return list_allows(p, key, direction, RULE_BITS_PEER)
 			       ? 0
-			       : refuse_by_policy(index, direction);
+			       : refused_by_policy(direction);
 	closing = key->protocol == NH_TCP && upper->flags & (TCP_FIN | TCP_RST);
 	flow = find_flow(key);
 	if (flow && goes_on(p, flow, key, generation, now) &&
@@ -196,7 +195,7 @@ GLOBAL int ask_policies(struct inner *in, struct upper *upper, __u32 index, __u3
 	}
 	if ((flow && is_cut(p, flow, key, upper, direction)) ||
 	    !list_allows(p, key, direction, RULE_BITS))
-		return refuse_by_policy(index, direction);
+		return refused_by_policy(direction);
 	if (!begins_flow(p, key, upper))
 		return 0;
 	fresh.generation = generation;
@@ -228,27 +227,13 @@ INLINE int is_about_known_flow(struct inner *about, struct upper *upper, __u32 i
 }
 
 /* The same, with a stack frame of its own. */
-GLOBAL int is_about_flow(struct inner *about, struct upper *upper, __u32 index, __u32 direction,
-			 __u32 now)
+GLOBAL int is_about_flow(struct inner *about, struct upper *upper, __u32 index, __u32 direction)
 {
-	return is_about_known_flow(about, upper, index, direction, now);
+	return is_about_known_flow(about, upper, index, direction,
+				   bpf_ktime_get_ns() >> TIME_SHIFT);
 }
 
 /* ---- at a veth and an uplink ---- */
-
-/* Whether policies are to be asked. Of a pod that is not isolated it is known who began
- * which TCP connection until it ends, for the day when it is. */
-INLINE int asks_policies(struct __sk_buff *skb, struct inner *in, struct pod *p)
-{
-	__u8 *flags;
-
-	if (is_isolated(p))
-		return 1;
-	if (!p->enforced || in->protocol != NH_TCP || in->fragment)
-		return 0;
-	flags = skb_at(skb, in->l4 + TCP_FLAGS, 1);
-	return flags && begins_or_ends(*flags);
-}
 
 /* The packet that the error at `at` is about, as far as it is there. 0 or -1. */
 INLINE int skb_about(struct __sk_buff *skb, __u32 at, __u32 version, struct inner *about,
@@ -274,7 +259,7 @@ INLINE int skb_about(struct __sk_buff *skb, __u32 at, __u32 version, struct inne
 GLOBAL int skb_is_about_flow(struct __sk_buff *skb, struct inner *in, struct upper *upper,
 			     __u32 index, __u32 direction)
 {
-	__u32 now = bpf_ktime_get_coarse_ns() >> TIME_SHIFT;
+	__u32 now = bpf_ktime_get_ns() >> TIME_SHIFT;
 	struct inner about = {};
 	struct upper told = {};
 	__u8 *head;
@@ -291,36 +276,60 @@ GLOBAL int skb_is_about_flow(struct __sk_buff *skb, struct inner *in, struct upp
 	       is_about_known_flow(&about, &told, index, direction, now);
 }
 
-/* The same as ask_policies(), by netpol_cache where that has the flow; in->hash is made. Fragments,
- * ICMP, and what begins or ends a TCP connection are always asked about. */
-INLINE int cached_policies(struct inner *in, struct upper *upper, struct pod *p, __u32 index,
-			   __u32 direction, __u32 now)
+/* Whether netpol_cache may have the flow of a packet. Fragments, ICMP, and what begins or ends a TCP
+ * connection are always asked about. */
+INLINE int may_be_cached(struct inner *in, __u8 flags)
 {
-	struct cached_flows *set = flow_cache_set(in->hash);
-	__u32 generation;
-	__u64 print;
-	int reason;
+	return !in->fragment && !is_icmp(in->protocol) && !begins_or_ends(flags);
+}
 
-	if (!set || in->fragment || is_icmp(in->protocol) || begins_or_ends(upper->flags))
-		return ask_policies(in, upper, index, direction, now);
-	generation = *(volatile __u32 *)&p->generation; /* before policies are asked */
-	print = flow_print(in, direction, p->serial);
-	if (is_flow_cached(set, in->hash, print, generation, now))
+/* Whether it says that the rules allow the flow; in->hash is made. */
+INLINE int is_allowed_lately(struct inner *in, __u8 flags, struct pod *p, __u32 direction)
+{
+	struct cached_flows *set;
+	__u64 print;
+
+	if (!may_be_cached(in, flags))
 		return 0;
-	reason = ask_policies(in, upper, index, direction, now);
-	if (!reason)
-		cache_flow(set, in->hash, print, generation, now);
+	print = flow_print(in, direction, p->serial);
+	opaque(print);
+	set = flow_cache_set(in->hash);
+	return set &&
+	       is_flow_cached(set, in->hash, print, *(volatile __u32 *)&p->generation, tick());
+}
+
+/* The same as ask_policies(), and netpol_cache learns of it. */
+INLINE int learn_policies(struct inner *in, struct upper *upper, struct pod *p, __u32 index,
+			  __u32 direction)
+{
+	__u32 generation = *(volatile __u32 *)&p->generation; /* before policies are asked */
+	struct cached_flows *set = flow_cache_set(in->hash);
+	int reason = ask_policies(in, upper, index, direction, bpf_ktime_get_ns() >> TIME_SHIFT);
+
+	if (reason)
+		count_policy(index,
+			     direction == INGRESS ? NETPOL_INGRESS_DROPPED : NETPOL_EGRESS_DROPPED);
+	else if (set && may_be_cached(in, upper->flags))
+		cache_flow(set, in->hash, flow_print(in, direction, p->serial), generation, tick());
 	return reason;
 }
 
-/* Whether the policies of a pod, which has this index, let the packet pass: 0, or a reason.
- * Fragments the kernel puts together first, except those of tenants. */
-GLOBAL int skb_policies(struct __sk_buff *skb, struct inner *in, struct pod *p, __u32 index,
-			__u32 direction)
+/* Of a TCP packet; others have none. */
+INLINE __u8 skb_tcp_flags(struct __sk_buff *skb, struct inner *in)
 {
-	__u32 now = bpf_ktime_get_coarse_ns() >> TIME_SHIFT;
+	__u8 *flags = 0;
+
+	if (!in->fragment && in->protocol == NH_TCP)
+		flags = skb_at(skb, in->l4 + TCP_FLAGS, 1);
+	return flags ? *flags : 0;
+}
+
+/* Asks them, where netpol_cache does not tell. Fragments the kernel puts together first, except
+ * those of tenants. */
+GLOBAL int skb_ask_policies(struct __sk_buff *skb, struct inner *in, struct pod *p, __u32 index,
+			    __u32 direction)
+{
 	struct upper upper = {};
-	__u8 *flags;
 
 	if (!in || !p)
 		return REASON_INNER_MALFORMED;
@@ -329,11 +338,24 @@ GLOBAL int skb_policies(struct __sk_buff *skb, struct inner *in, struct pod *p, 
 	if (!in->fragment && is_icmp(in->protocol) &&
 	    skb_is_about_flow(skb, in, &upper, index, direction))
 		return 0;
-	if (!in->fragment && in->protocol == NH_TCP) {
-		flags = skb_at(skb, in->l4 + TCP_FLAGS, 1);
-		upper.flags = flags ? *flags : 0;
-	}
-	return cached_policies(in, &upper, p, index, direction, now);
+	upper.flags = skb_tcp_flags(skb, in);
+	return learn_policies(in, &upper, p, index, direction);
+}
+
+/* Whether the policies of a pod, which has this index, let the packet pass: 0, or a reason. Of a
+ * pod that is not isolated it is known who began which TCP connection until it ends, for the day
+ * when it is. */
+INLINE int skb_policies(struct __sk_buff *skb, struct inner *in, struct pod *p, __u32 index,
+			__u32 direction)
+{
+	__u8 flags;
+
+	if (!is_isolated(p) && (!p->enforced || in->protocol != NH_TCP))
+		return 0;
+	flags = skb_tcp_flags(skb, in);
+	if (is_isolated(p) ? is_allowed_lately(in, flags, p, direction) : !begins_or_ends(flags))
+		return 0;
+	return skb_ask_policies(skb, in, p, index, direction);
 }
 
 #endif

@@ -211,9 +211,9 @@ INLINE int may_send(struct __sk_buff *skb, struct inner *in, __u32 from, __u32 t
 
 	if (from == to) /* a pod reaches itself */
 		return 0;
-	if (from && sender && asks_policies(skb, in, sender))
+	if (from && sender)
 		reason = skb_policies(skb, in, sender, from, EGRESS);
-	if (!reason && receiver && asks_policies(skb, in, receiver))
+	if (!reason && receiver)
 		reason = skb_policies(skb, in, receiver, to, INGRESS);
 	return reason;
 }

@@ -29,7 +29,7 @@ struct bpf_ct_opts {
 
 #define CURRENT_NETNS -1
 
-/* How long conntrack knows a flow of a pod's that passes it by, in ms. Each second in
+/* How long conntrack knows a flow of a pod's that passes it by, in ms. Each tick in
  * which the flow has packets begins it anew. */
 #define KNOWN_FOR 30000
 
@@ -129,11 +129,11 @@ INLINE struct overlay *translating(void)
 }
 
 /* To ask conntrack costs as much as all else that is done with a small packet, so
- * that the answer "no" is kept for what is left of the second, unless a flow may
+ * that the answer "no" is kept for what is left of the tick, unless a flow may
  * have become translated since. `sent`: by a pod of this node. */
 INLINE int ask_conntrack(struct __sk_buff *skb, struct inner *in, __u64 generation, __u32 sent)
 {
-	__u64 flow = (__u64)in->hash << 32 | in->ports, second = bpf_ktime_get_coarse_ns() >> 30;
+	__u64 flow = (__u64)in->hash << 32 | in->ports, now = tick();
 	__u64 ends = (in->src.hi | in->dst.hi << 32) ^ in->src.lo * FLOW_PRIME1 ^
 		     (in->dst.hi + in->dst.lo) * FLOW_PRIME2;
 	__u32 zero = 0;
@@ -145,7 +145,7 @@ INLINE int ask_conntrack(struct __sk_buff *skb, struct inner *in, __u64 generati
 		return 1;
 	slot = &flows->slot[in->hash % UNTRANSLATED_SLOTS];
 	if (slot->flow == flow && slot->ends == ends && slot->generation == generation &&
-	    slot->second == second)
+	    slot->tick == now)
 		return 0;
 	status = conntrack_status(skb, in, sent ? KNOWN_FOR : 0);
 	if (status & NAT_DONE || (!status && sent && make_known(skb, in)))
@@ -153,7 +153,7 @@ INLINE int ask_conntrack(struct __sk_buff *skb, struct inner *in, __u64 generati
 	slot->flow = flow;
 	slot->ends = ends;
 	slot->generation = generation;
-	slot->second = second;
+	slot->tick = now;
 	return 0;
 }
 

@@ -212,7 +212,7 @@ INLINE int deliver_inner(struct __sk_buff *skb, struct settings *cfg, struct out
 	}
 	if (in->tenant && !to) /* which the kernel knows nothing of */
 		return in->hops > 1 ? REASON_TENANT : REASON_HOP_LIMIT;
-	if (to && asks_policies(skb, in, to)) {
+	if (to) {
 		int reason = skb_policies(skb, in, to, *index, INGRESS);
 
 		if (reason == REASON_PASSED)

@@ -70,13 +70,17 @@ struct pod_flow_bucket {
 	struct pod_flow flow[FLOW_WAYS];
 };
 
+/* Jiffies to ticks of 0.26 to 2.6 s, by the kernel's CONFIG_HZ of 1000 to 100. */
+#define TICK_SHIFT 8
+
 /* netpol_cache: flows that rules allow; see flow_cache.h. A set is a cache line. */
 #define FLOW_CACHE_WAYS 4
-#define FLOW_CACHED_FOR 16 /* s */
+#define FLOW_CACHED_TICKS 8
+#define FLOW_CACHED_FOR 21 /* the same in s, at most */
 
 struct cached_flow {
 	__u64 sum;   /* the flow's fingerprint ^ state */
-	__u64 state; /* generation of the pod's rules << 32 | in s, until when */
+	__u64 state; /* generation of the pod's rules << 32 | until which tick */
 };
 
 struct cached_flows {
@@ -121,7 +125,7 @@ struct overlay {
 struct untranslated {
 	__u64 flow, ends;  /* hash and ports, addresses */
 	__u64 generation;
-	__u64 second;      /* what is not told by the generation is soon asked again */
+	__u64 tick;        /* what is not told by the generation is soon asked again */
 };
 
 struct untranslated_flows {

@@ -255,6 +255,12 @@ __u64 bpf_ktime_get_coarse_ns(void)
 	return begun;
 }
 
+/* Of 4 ms each. */
+__u64 bpf_jiffies64(void)
+{
+	return begun >> 22;
+}
+
 /* Any answer that the kernel can give, as the destination says. */
 long bpf_fib_lookup(void *ctx, struct bpf_fib_lookup *fib, int size, __u32 flags)
 {

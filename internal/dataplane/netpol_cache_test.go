@@ -64,7 +64,7 @@ func TestFlowCache(t *testing.T) {
 			{"from another port, IPv6", nil, rowPod, of(other6, udp(7, 5)), dropped},
 			{"another protocol", nil, rowPod, of(other4, packet.Payload{Proto: 132, Data: packet.Hex{0, 6, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0}}), dropped},
 			{"another remote", nil, rowUplink, of(ip6(other, dt4), ip4("10.11.0.1", "10.1.1.1"), udp(6, 5)), dropped},
-			{"a little later", func() { r.changeCached(t, func(f *abi.CachedFlow) { *f = agedFlow(*f, 10) }) }, rowPod, of(other4, udp(6, 5)), passes},
+			{"a little later", func() { r.changeCached(t, func(f *abi.CachedFlow) { *f = agedFlow(*f, 5) }) }, rowPod, of(other4, udp(6, 5)), passes},
 			{"much later", func() { r.changeCached(t, func(f *abi.CachedFlow) { *f = agedFlow(*f, 30) }) }, rowPod, of(other4, udp(6, 5)), dropped},
 			{"halves of two", func() { r.changeCached(t, func(f *abi.CachedFlow) { f.State-- }) }, rowPod, of(other4, udp(6, 5)), dropped},
 			{"other rules", func() { must(t, r.d.Pods.Renew()) }, rowPod, of(other4, udp(6, 5)), dropped},
@@ -88,10 +88,10 @@ func TestFlowCache(t *testing.T) {
 	})
 }
 
-// agedFlow is a flow of the cache that came so many seconds earlier.
-func agedFlow(f abi.CachedFlow, s uint64) abi.CachedFlow {
+// agedFlow is a flow of the cache that came so many ticks earlier (TICK_SHIFT).
+func agedFlow(f abi.CachedFlow, ticks uint64) abi.CachedFlow {
 	print := f.Sum ^ f.State
-	f.State -= s
+	f.State -= ticks
 	f.Sum = print ^ f.State
 	return f
 }

@@ -1221,7 +1221,7 @@ type UntranslatedFlows struct {
 		Flow       uint64
 		Ends       uint64
 		Generation uint64
-		Second     uint64
+		Tick       uint64
 	}
 }
 

@@ -38,6 +38,7 @@ long bpf_redirect_peer(__u32 ifindex, __u64 flags);
 long bpf_redirect_neigh(__u32 ifindex, struct bpf_redir_neigh *neighbour, int length, __u64 flags);
 __u64 bpf_ktime_get_ns(void);
 __u64 bpf_ktime_get_coarse_ns(void);
+__u64 bpf_jiffies64(void);
 __u32 bpf_get_prandom_u32(void);
 void bpf_spin_lock(struct bpf_spin_lock *lock);
 void bpf_spin_unlock(struct bpf_spin_lock *lock);
