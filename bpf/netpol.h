@@ -298,6 +298,23 @@ INLINE int is_allowed_lately(struct inner *in, __u8 flags, struct pod *p, __u32 
 	       is_flow_cached(set, in->hash, print, *(volatile __u32 *)&p->generation, tick());
 }
 
+/* Whether it says so of the other direction. netpol_flow may have lost the flow meanwhile, to make
+ * room, and the rules do not allow its answers. */
+GLOBAL int is_answer_lately(struct inner *in, struct pod *p, __u32 direction)
+{
+	struct inner back = {};
+
+	if (!in || !p)
+		return 0;
+	back.src = in->dst;
+	back.dst = in->src;
+	back.ports = in->ports >> 16 | in->ports << 16;
+	back.version = in->version;
+	back.protocol = in->protocol;
+	back.hash = inner_hash(&back, back.ports);
+	return is_allowed_lately(&back, 0, p, !direction);
+}
+
 /* The same as ask_policies(), and netpol_cache learns of it. */
 INLINE int learn_policies(struct inner *in, struct upper *upper, struct pod *p, __u32 index,
 			  __u32 direction)
@@ -306,6 +323,8 @@ INLINE int learn_policies(struct inner *in, struct upper *upper, struct pod *p, 
 	struct cached_flows *set = flow_cache_set(in->hash);
 	int reason = ask_policies(in, upper, index, direction, bpf_ktime_get_ns() >> TIME_SHIFT);
 
+	if (reason && may_be_cached(in, upper->flags) && is_answer_lately(in, p, direction))
+		return 0;
 	if (reason)
 		count_policy(index,
 			     direction == INGRESS ? NETPOL_INGRESS_DROPPED : NETPOL_EGRESS_DROPPED);

@@ -88,6 +88,37 @@ func TestFlowCache(t *testing.T) {
 	})
 }
 
+// TestFlowCacheAnswers: where the table has forgotten a flow that the cache has, because others
+// needed the room, its first answers pass all the same. Others do not.
+func TestFlowCacheAnswers(t *testing.T) {
+	inNamespace(t, rowPorts, func() {
+		r := newRowRig(t)
+		isolatePeer(t, r)
+		programs := podProgramsOf(t, r.d)
+		sends := func(name string, port int, in layers, want string) {
+			t.Helper()
+			before := r.counters(t)
+			runOn(t, programs[abi.ProgCulvertPod], frameAt(t, port, in), port)
+			if got := since(before, r.counters(t)); got["outcome "+want].Packets != 1 {
+				t.Errorf("%s: %v, want %s", name, got, want)
+			}
+		}
+		udp := func(from, to uint16) packet.UDP { return packet.UDP{Sport: from, Dport: to} }
+		for name, way := range map[string][2]packet.Layer{
+			"IPv4": {ip4("10.1.1.1", "10.2.2.2"), ip4("10.2.2.2", "10.1.1.1")},
+			"IPv6": {ip6("fd01::1", "fd02::2"), ip6("fd02::2", "fd01::1")},
+		} {
+			sends(name+": asks", rowPeer, of(way[0], udp(5, 6)), "forwarded")
+			must(t, empty(r.d.maps[abi.MapNetpolFlow]))
+			sends(name+": asks again", rowPeer, of(way[0], udp(5, 6)), "forwarded")
+			sends(name+": an answer", rowPod, of(way[1], udp(6, 5)), "forwarded")
+			sends(name+": to another port", rowPod, of(way[1], udp(6, 7)), "policy_ingress")
+			must(t, r.d.Pods.Renew())
+			sends(name+": by other rules", rowPod, of(way[1], udp(6, 5)), "policy_ingress")
+		}
+	})
+}
+
 // agedFlow is a flow of the cache that came so many ticks earlier (TICK_SHIFT).
 func agedFlow(f abi.CachedFlow, ticks uint64) abi.CachedFlow {
 	print := f.Sum ^ f.State

@@ -29,7 +29,7 @@ func newTenancy(t testing.TB) *tenancy {
 	t.Helper()
 	f := newFabric(t, 2)
 	limits := smallLimits
-	limits.PodFlows = 1 << 16 // all of a test's have room
+	limits.PodFlows = 1 << 18 // all of a test's have room
 	for _, n := range f.nodes {
 		n.serve(t, Options{Limits: limits})
 		n.Do(t, func() { must(t, n.d.NetworkPolicies.Enforce(true)) })
