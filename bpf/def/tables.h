@@ -81,9 +81,7 @@ struct settings {
 	struct pool6 pool6[MAX_POOLS];
 	struct nat nat[MAX_NATS];
 	__u64 flow_key[FLOW_KEYS]; /* of netpol_cache's fingerprints: random */
-	/* a bit for each first octet of an IPv4 address: the node's own table of target_by_dst4, or
-	 * ue_reach, may have something for it */
-	__u64 near4[4];
+	__u64 near4[4]; /* bits by the first octet of an IPv4 address: see is_far4() */
 };
 
 /* local_sid[index]: published by one 64-bit write of the first word; what it
