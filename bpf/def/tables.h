@@ -241,9 +241,8 @@ struct port_key {
 	__u16 outer_vlan, inner_vlan; /* VLAN id, 0: no tag */
 };
 
-/* What the last lookups of routes and of steering by destination came to, on
- * each CPU: a trie costs several times as much. An entry is true while its
- * generation is the current one. */
+/* What the last lookups of routes and of steering by destination came to, on each CPU: a trie
+ * costs several times as much. An entry is true while its generation is the current one. */
 #define CACHE_SLOTS 8192
 
 #define ADJACENCY_OURS 0x7fffffff /* index: this data path takes the packet again, as `kind` says */
