@@ -192,8 +192,8 @@ INLINE struct cached *steered_destination(struct settings *cfg, __u64 hi, __u64 
 	return steered_from(cfg, hi, lo, family, 0);
 }
 
-/* Whether neither the node's own table of target_by_dst4 nor ue_reach can have anything for an
- * address, as for most of the Internet: two tries less. */
+/* Whether an IPv4 address can be neither this node's nor a UE's by target_by_dst4, and ue_reach has
+ * nothing for it. So are most of the Internet's: two tries less. */
 INLINE int is_far4(struct settings *cfg, __be32 address)
 {
 	__u32 octet = address & 0xff;

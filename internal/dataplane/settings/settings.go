@@ -182,8 +182,8 @@ func (b *Book) ForgetLookups() {
 	})
 }
 
-// NearV4 says that the node's own table of target_by_dst4, or ue_reach, gets something for an IPv4
-// prefix. It comes before that. Only OnlyNearV4 takes it back: packets that look in vain are slower, and
+// NearV4 says that target_by_dst4 gets an IPv4 prefix of this node or of a UE, or ue_reach one at
+// all. It comes before that. Only OnlyNearV4 takes it back: packets that look in vain are slower, and
 // no more.
 func (b *Book) NearV4(p netip.Prefix) {
 	near := b.Get().Near4

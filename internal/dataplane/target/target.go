@@ -29,7 +29,7 @@ type Table struct {
 type Hooks struct {
 	Changed func()             // after each write
 	Steers  func()             // before each write of one that isSteering
-	NearV4  func(netip.Prefix) // before each write of one for IPv4 in the table of all
+	NearV4  func(netip.Prefix) // before each write of one of NearV4
 }
 
 // Tables are the tables as packets see them.
@@ -73,7 +73,7 @@ func (t *Table) PutFrom(table uint32, p netip.Prefix, to abi.Target) error {
 	if table == 0 && t.hooks.Steers != nil && isSteering(abi.TargetKind(to.Kind)) {
 		t.hooks.Steers()
 	}
-	if table == 0 && t.hooks.NearV4 != nil && p.Addr().Is4() {
+	if t.hooks.NearV4 != nil && isNearV4(At{table, p}, to) {
 		t.hooks.NearV4(p)
 	}
 	var err error
@@ -180,15 +180,21 @@ func (t *Table) All() iter.Seq2[At, abi.Target] {
 	}
 }
 
-// NearV4 are the IPv4 prefixes that have a target in the table of all.
+// NearV4 are the IPv4 prefixes in the table of all that decide whether a UE's packet may go there:
+// this node's own, and those of UEs.
 func (t *Table) NearV4() iter.Seq[netip.Prefix] {
 	return func(yield func(netip.Prefix) bool) {
-		for at := range t.All() {
-			if at.Table == 0 && at.Prefix.Addr().Is4() && !yield(at.Prefix) {
+		for at, to := range t.All() {
+			if isNearV4(at, to) && !yield(at.Prefix) {
 				return
 			}
 		}
 	}
+}
+
+func isNearV4(at At, to abi.Target) bool {
+	kind := abi.TargetKind(to.Kind)
+	return at.Table == 0 && at.Prefix.Addr().Is4() && (kind == abi.TargetKindTARGET_PASS || kind == abi.TargetKindTARGET_PDR)
 }
 
 // PutPort has frames of a port go to a target.
