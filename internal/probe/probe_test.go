@@ -138,7 +138,7 @@ func TestPing(t *testing.T) {
 func TestPingAnswered(t *testing.T) {
 	left, _ := pair(t)
 	var sequences []int
-	p := Ping{From: left, To: right4, Count: 3, Interval: 20 * time.Millisecond, Wait: 300 * time.Millisecond}
+	p := Ping{From: left, To: right4, Count: 3, Interval: 20 * time.Millisecond, Wait: 10 * time.Second}
 	p.Answered = func(sequence int, after time.Duration) {
 		if sequences = append(sequences, sequence); after <= 0 || after >= time.Second {
 			t.Errorf("answer %d after %v", sequence, after)
@@ -147,7 +147,7 @@ func TestPingAnswered(t *testing.T) {
 	if r, err := p.Run(t.Context()); err != nil || r.Received != 3 || !slices.Equal(sequences, []int{0, 1, 2}) {
 		t.Errorf("%+v, %v, answers %v", r, err, sequences)
 	}
-	sequences, p.To = nil, nobody
+	sequences, p.To, p.Wait = nil, nobody, 300*time.Millisecond
 	if r, err := p.Run(t.Context()); err != nil || r.Sent != 3 || len(sequences) != 0 {
 		t.Errorf("nobody answers: %+v, %v, answers %v", r, err, sequences)
 	}
