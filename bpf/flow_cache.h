@@ -34,7 +34,6 @@ INLINE __u64 flow_print(struct inner *in, __u32 direction, __u32 pod)
 	__u32 ports = direction == INGRESS ? in->ports >> 16 | in->ports << 16 : in->ports;
 	__u32 kind = in->version << 8 | in->protocol;
 	const __u64 *key = node_settings.flow_key;
-
 	__u64 half = flow_sum(key, remote, ports, pod, kind);
 
 	opaque(half);

@@ -298,8 +298,8 @@ INLINE int is_allowed_lately(struct inner *in, __u8 flags, struct pod *p, __u32 
 	       is_flow_cached(set, in->hash, print, *(volatile __u32 *)&p->generation, tick());
 }
 
-/* Whether it says so of the other direction. netpol_flow may have lost the flow meanwhile, to make
- * room, and the rules do not allow its answers. */
+/* Whether the packet answers a flow that netpol_cache has: netpol_flow may have lost that flow, to
+ * make room for others. */
 GLOBAL int is_answer_lately(struct inner *in, struct pod *p, __u32 direction)
 {
 	struct inner back = {};

@@ -74,7 +74,7 @@ INLINE void skb_need(struct __sk_buff *skb, __u32 length)
 		bpf_skb_pull_data(skb, length);
 }
 
-/* Time, as coarse as what is soon asked again needs it (TICK_SHIFT). To read it takes no call. */
+/* Coarse time, in ticks (TICK_SHIFT). It takes no call to read it. */
 INLINE __u32 tick(void)
 {
 	return bpf_jiffies64() >> TICK_SHIFT;

@@ -25,6 +25,19 @@ func (r *rig) changeCached(t *testing.T, change func(*abi.CachedFlow)) (n int) {
 	return n
 }
 
+// sender sends what a pod or an uplink gets through a program, and demands an outcome.
+func sender(t *testing.T, r *rig) func(name, program string, port int, in layers, want string) {
+	programs := podProgramsOf(t, r.d)
+	return func(name, program string, port int, in layers, want string) {
+		t.Helper()
+		before := r.counters(t)
+		runOn(t, programs[program], frameAt(t, port, in), port)
+		if got := since(before, r.counters(t)); got["outcome "+want].Packets != 1 {
+			t.Errorf("%s: %v, want %s", name, got, want)
+		}
+	}
+}
+
 // TestFlowCache: of a flow that the table has forgotten, the cache alone lets packets pass; of
 // another it lets none, and not once rules or time have changed. The peer takes nothing that it
 // has not asked for.
@@ -33,15 +46,7 @@ func TestFlowCache(t *testing.T) {
 	inNamespace(t, rowPorts, func() {
 		r := newRowRig(t)
 		isolatePeer(t, r)
-		programs := podProgramsOf(t, r.d)
-		sends := func(name, program string, port int, in layers, want string) {
-			t.Helper()
-			before := r.counters(t)
-			runOn(t, programs[program], frameAt(t, port, in), port)
-			if got := since(before, r.counters(t)); got["outcome "+want].Packets != 1 {
-				t.Errorf("%s: %v, want %s", name, got, want)
-			}
-		}
+		sends := sender(t, r)
 		own, other4, own6, other6 := ip4("10.1.1.1", "10.2.2.2"), ip4("10.2.2.2", "10.1.1.1"), ip6("fd01::1", "fd02::2"), ip6("fd02::2", "fd01::1")
 		udp := func(from, to uint16) packet.UDP { return packet.UDP{Sport: from, Dport: to} }
 		again := func() {
@@ -94,27 +99,19 @@ func TestFlowCacheAnswers(t *testing.T) {
 	inNamespace(t, rowPorts, func() {
 		r := newRowRig(t)
 		isolatePeer(t, r)
-		programs := podProgramsOf(t, r.d)
-		sends := func(name string, port int, in layers, want string) {
-			t.Helper()
-			before := r.counters(t)
-			runOn(t, programs[abi.ProgCulvertPod], frameAt(t, port, in), port)
-			if got := since(before, r.counters(t)); got["outcome "+want].Packets != 1 {
-				t.Errorf("%s: %v, want %s", name, got, want)
-			}
-		}
+		sends := sender(t, r)
 		udp := func(from, to uint16) packet.UDP { return packet.UDP{Sport: from, Dport: to} }
 		for name, way := range map[string][2]packet.Layer{
 			"IPv4": {ip4("10.1.1.1", "10.2.2.2"), ip4("10.2.2.2", "10.1.1.1")},
 			"IPv6": {ip6("fd01::1", "fd02::2"), ip6("fd02::2", "fd01::1")},
 		} {
-			sends(name+": asks", rowPeer, of(way[0], udp(5, 6)), "forwarded")
+			sends(name+": asks", abi.ProgCulvertPod, rowPeer, of(way[0], udp(5, 6)), "forwarded")
 			must(t, empty(r.d.maps[abi.MapNetpolFlow]))
-			sends(name+": asks again", rowPeer, of(way[0], udp(5, 6)), "forwarded")
-			sends(name+": an answer", rowPod, of(way[1], udp(6, 5)), "forwarded")
-			sends(name+": to another port", rowPod, of(way[1], udp(6, 7)), "policy_ingress")
+			sends(name+": asks again", abi.ProgCulvertPod, rowPeer, of(way[0], udp(5, 6)), "forwarded")
+			sends(name+": an answer", abi.ProgCulvertPod, rowPod, of(way[1], udp(6, 5)), "forwarded")
+			sends(name+": to another port", abi.ProgCulvertPod, rowPod, of(way[1], udp(6, 7)), "policy_ingress")
 			must(t, r.d.Pods.Renew())
-			sends(name+": by other rules", rowPod, of(way[1], udp(6, 5)), "policy_ingress")
+			sends(name+": by other rules", abi.ProgCulvertPod, rowPod, of(way[1], udp(6, 5)), "policy_ingress")
 		}
 	})
 }

@@ -25,7 +25,7 @@ type Table struct {
 	hooks Hooks
 }
 
-// Hooks are what the rest of the data path learns of targets by destination. What is nil does not run.
+// Hooks are what the rest of the data path learns of targets by destination.
 type Hooks struct {
 	Changed func()             // after each write
 	Steers  func()             // before each write of one that isSteering
@@ -39,13 +39,11 @@ type Tables struct {
 	ByPort *table.Hash[abi.PortKey, abi.Target] `map:"target_by_port"`
 }
 
-// New takes the tables.
+// New takes the tables. None of hooks is nil.
 func New(tables Tables, ports *port.Table, hooks Hooks) *Table {
 	t := &Table{Tables: tables, ports: ports, own: map[uint32]int{}, hooks: hooks}
-	if hooks.NearV4 != nil {
-		for p := range t.NearV4() {
-			hooks.NearV4(p)
-		}
+	for p := range t.NearV4() {
+		hooks.NearV4(p)
 	}
 	t.countOwn()
 	ports.HasTable = func(ifindex int) bool { return t.own[uint32(ifindex)] > 0 }
