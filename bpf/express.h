@@ -439,6 +439,14 @@ INLINE int express_traced(struct xdp_md *ctx, struct express *x, void *ip, int i
 				  is6 ? words_at(&six->dst) : mapped(ld32(&four->dst)));
 }
 
+/* Cuts what was behind the packet, unless that may stay. 0 or less. */
+INLINE int express_cut_behind(struct xdp_md *ctx, struct express *x)
+{
+	__u32 received = express_received(x), behind = received - express_l3(x) - x->length;
+
+	return may_stay_behind(behind, received) ? 0 : bpf_xdp_adjust_tail(ctx, -(int)behind);
+}
+
 /* The verdict, or NOT_TAKEN with the frame as it was. */
 INLINE int express(struct xdp_md *ctx)
 {
@@ -478,8 +486,7 @@ INLINE int express(struct xdp_md *ctx)
 		verdict = express_input4(ctx, &x, l3, end);
 	if (verdict == RECEIVES)
 		verdict = express_receive(ctx, &x);
-	if (verdict == XDP_REDIRECT && x.port_flags & EXPRESS_PADDED &&
-	    bpf_xdp_adjust_tail(ctx, (int)(express_l3(&x) + x.length - express_received(&x))))
+	if (verdict == XDP_REDIRECT && x.port_flags & EXPRESS_PADDED && express_cut_behind(ctx, &x))
 		return XDP_ABORTED; /* cannot be: that many octets were behind the packet */
 	return verdict;
 }

@@ -119,14 +119,15 @@ INLINE int edit_inner(struct xdp_md *ctx, struct packet *p)
 	return 0;
 }
 
-/* Cuts what is behind the packet, and makes the frame start so that the pushed
- * header and an Ethernet header fit before what is kept. */
+/* Cuts what is behind the packet, and makes the frame start so that the pushed header and an Ethernet
+ * header fit before what is kept. */
 INLINE int reshape(struct xdp_md *ctx, struct packet *p)
 {
-	int tail = p->keep + p->keep_length - p->frame;
+	int end = p->keep + p->keep_length, tail = end - p->frame;
 	int head = p->keep - p->push_length - ETH_LEN;
+	int is_padding = end == p->l3 + p->l3_length && may_stay_behind(-tail, p->received);
 
-	if (tail && bpf_xdp_adjust_tail(ctx, tail))
+	if (tail && !is_padding && bpf_xdp_adjust_tail(ctx, tail))
 		return -1;
 	if (head && bpf_xdp_adjust_head(ctx, head))
 		return -1;

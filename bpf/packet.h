@@ -52,6 +52,18 @@ enum push {
 #define NAT_ADDRESS 8 /* a later fragment: there is no port */
 #define NAT_SIDE 4
 
+/* At most so many octets fill a frame up to the shortest length. */
+#define MAX_PADDING 46
+/* A frame that came with so many has room for headers and padding on any link of IPv6. */
+#define MAX_PADDED 1024
+
+/* Whether octets behind the packet that came stay there: no receiver minds padding (RFC 894), and to cut it
+ * takes a fifth of the time of all else. */
+INLINE int may_stay_behind(__u32 octets, __u32 frame)
+{
+	return octets <= MAX_PADDING && frame <= MAX_PADDED;
+}
+
 /* Whom a frame is for. */
 enum addressee {
 	FOR_PORT,

@@ -50,12 +50,13 @@ INLINE int express_decap6(struct xdp_md *ctx, struct express *x, struct ipv6 *in
 	return express_cut(ctx, x, popped, TYPE_IPV6);
 }
 
-/* The Ethernet frame behind the IPv6 header leaves as it is (End.DX2). */
+/* The Ethernet frame behind the IPv6 header leaves as it is (End.DX2): nothing would tell its receiver
+ * what is padding. */
 INLINE int express_decap_frame(struct xdp_md *ctx, struct express *x, __u32 adj)
 {
 	__u32 frame = x->length - IPV6_LEN;
 
-	if (frame < ETH_LEN)
+	if (frame < ETH_LEN || x->port_flags & EXPRESS_PADDED)
 		return NOT_TAKEN;
 	x->hop = express_adjacency(adj, frame - ETH_LEN);
 	if (!x->hop || x->hop->tags)

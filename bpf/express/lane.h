@@ -22,13 +22,11 @@ struct express {
 	__u32 class; /* class_counter, of its forwarding; 0: none */
 };
 
-/* Beside a port's flags: the frame has a VLAN tag; it has octets behind the IP packet, because it
- * was too short (express_received). */
+/* Beside a port's flags: the frame has a VLAN tag; it has octets behind the IP packet
+ * (express_received). */
 #define EXPRESS_TAGGED_SHIFT 15
 #define EXPRESS_PADDED_SHIFT 14
 #define EXPRESS_PADDED (1 << EXPRESS_PADDED_SHIFT)
-/* So much behind the packet makes a short frame long enough: there are no other pieces then. */
-#define EXPRESS_PADDING 46
 #define EXPRESS_FLAGS (1 << EXPRESS_TAGGED_SHIFT | EXPRESS_PADDED)
 
 /* 1 if `is` is not 0, else 0. A branch sets it, so that the processor can predict it, and need not
@@ -85,7 +83,7 @@ INLINE int express_complete(struct xdp_md *ctx, struct express *x, void *l3, voi
 		p = journey_packet();
 		if (!p)
 			return 0;
-		if (there - x->length > EXPRESS_PADDING)
+		if (there - x->length > MAX_PADDING) /* there may be more pieces */
 			there = frame_length(ctx) - express_l3(x);
 		p->received = there + express_l3(x);
 	}

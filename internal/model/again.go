@@ -43,11 +43,11 @@ func (m *Model) routedBeyond(bits int, o outbound) bool {
 
 // again takes a finished packet through section 2 once more, as if the kernel had led it back.
 func (j *journey) again(o outbound) Result {
-	r := j.passFinished(o.packet)
+	r := j.passFinished(o)
 	if j.turn == maxTurns {
 		return Result{Reason: Turns, Counts: r.Counts}
 	}
-	k := &journey{m: j.m, frame: r.Out, ifindex: j.ifindex, port: j.port, turn: j.turn + 1}
+	k := &journey{m: j.m, frame: r.Out, came: j.came, ifindex: j.ifindex, port: j.port, turn: j.turn + 1}
 	k.own = o.header == pushed || o.header == received && j.own
 	if !k.own {
 		k.guard = j.m.guardOf(j.port).again()

@@ -32,6 +32,13 @@ type message struct {
 	frame     bool // body is an Ethernet frame
 }
 
+// messageAt is the GTP-U message in the packet, UDP at an offset.
+func (j *journey) messageAt(at int) (message, *fault) {
+	m, f := parseGTPU(j.packet, at)
+	j.beyond = m.at+len(m.body) < len(j.packet)
+	return m, f
+}
+
 // parseGTPU reads UDP and GTP-U at an offset of the packet (section 6).
 func parseGTPU(packet []byte, at int) (message, *fault) {
 	udp := packet[at:]
@@ -116,7 +123,7 @@ func (j *journey) gtpu() gtpuEntity { return gtpuEntity{j} }
 
 // process is a message to a GTP-U address of ours, UDP at an offset.
 func (e gtpuEntity) process(at int) Result {
-	msg, f := parseGTPU(e.j.packet, at)
+	msg, f := e.j.messageAt(at)
 	if f != nil {
 		return e.j.drop(f.reason)
 	}
@@ -331,7 +338,7 @@ func (e gtpuEntity) echo(at int, msg message) Result {
 		be.PutUint16(udp[6:], checksum6(pseudoHeader(src, dst, protoUDP, 8+len(g))+wordSum(udp)+wordSum(g)))
 	}
 	if e.j.turn > 0 { // the link need not lead to who sent it inside of another packet
-		return e.j.send(outbound{packet: slices.Concat(ip, udp, g), header: pushed})
+		return e.j.send(outbound{packet: slices.Concat(ip, udp, g), header: pushed, answers: true})
 	}
 	out := append(append([]byte{}, e.j.frame[6:12]...), e.j.frame[:6]...)
 	out = append(out, e.j.frame[12:e.j.l3]...)

@@ -18,8 +18,10 @@ type journey struct {
 	foreign bool // the frame is for another device, of this host or of another one
 	ifindex int
 	vlan    uint16 // outermost tag; 0: none
+	came    int    // the length of the frame as it came
 	l3      int    // where the layer-3 packet starts in frame
 	packet  []byte // layer 3 without padding, as received; never written
+	beyond  bool   // the packet reaches beyond what is kept of it
 	pending []pending
 	refused []pending // counted although the packet is dropped
 	copies  []*Punt   // duplicates for the daemon
@@ -46,7 +48,7 @@ type pending struct {
 
 // Run takes a frame that was received on an interface through section 2.
 func (m *Model) Run(frame []byte, ifindex int) Result {
-	j := &journey{m: m, frame: frame, ifindex: ifindex, port: m.ports[ifindex]}
+	j := &journey{m: m, frame: frame, came: len(frame), ifindex: ifindex, port: m.ports[ifindex]}
 	j.guard = m.guardOf(j.port)
 	r := j.run()
 	// Where the frame itself is wanted, all of it is.
@@ -416,8 +418,8 @@ func (j *journey) hopLimitExceeded(l3 int) Result {
 
 // passFinished hands a packet that only the kernel can send to the kernel, as
 // if it had come in untagged. The kernel spends a hop of its own.
-func (j *journey) passFinished(packet []byte) Result {
-	p := slices.Clone(packet)
+func (j *journey) passFinished(o outbound) Result {
+	p := slices.Clone(o.packet)
 	switch {
 	case hops(p) == 255:
 	case version(p) == 4:
@@ -425,7 +427,7 @@ func (j *journey) passFinished(packet []byte) Result {
 	default:
 		p[7]++
 	}
-	return Result{Reason: Passed, Out: finished(j.frame, p), Counts: j.due()}
+	return Result{Reason: Passed, Out: j.finished(p, o), Counts: j.due()}
 }
 
 // completed returns an inner packet, with a completed checksum if the port's local

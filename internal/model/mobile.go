@@ -81,7 +81,7 @@ func (e endpoint) endMGTP6D() Result {
 	if p.hopLimit() <= 1 {
 		return e.j.hopLimitExceeded(e.j.l3)
 	}
-	msg, f := parseGTPU(e.j.packet, c.at)
+	msg, f := e.j.messageAt(c.at)
 	if f != nil {
 		return e.j.drop(f.reason)
 	}
@@ -108,6 +108,9 @@ func (e endpoint) endMGTP6D() Result {
 // ofGateway says what an error is about, and what can be cut, of what a translator sends.
 func (j *journey) ofGateway(o outbound, pdu carried) outbound {
 	o.quoted, o.l3 = j.packet, j.l3
+	if pdu.ip || pdu.tag != 0 {
+		j.beyond = pdu.at+len(pdu.payload) < len(j.packet)
+	}
 	if pdu.ip {
 		o.tpdu, o.tpduL3 = pdu.payload, j.l3+pdu.at
 	}
@@ -127,7 +130,7 @@ func (n headend) hMGTP4D(g *srpolicy.GTP4D) Result {
 	if p.ttl() <= 1 {
 		return n.j.hopLimitExceeded(n.j.l3)
 	}
-	msg, f := parseGTPU(n.j.packet, p.header())
+	msg, f := n.j.messageAt(p.header())
 	if f != nil {
 		return n.j.drop(f.reason)
 	}

@@ -24,6 +24,7 @@ type outbound struct {
 	// fragments says that an IPv4 packet without DF is fragmented: at headends and
 	// decapsulators.
 	fragments bool
+	answers   bool // nothing of what was received is in it
 	silent    bool // a packet that is too big is dropped without an error
 	header    outermost
 	// tpdu is an IP T-PDU between GTP-U and SRv6, and tpduL3 where it starts in the frame; nil: it
@@ -76,7 +77,7 @@ func (j *journey) send(o outbound) Result {
 	frame := append(append([]byte{}, a.Dst[:]...), a.Src[:]...)
 	frame = be.AppendUint16(appendTags(frame, a.VLAN), etherTypeOf(o.packet))
 	l3 := len(frame)
-	frame = append(frame, o.packet...)
+	frame = slices.Concat(frame, o.packet, j.behind(o))
 	if fits {
 		return j.forward(frame, a)
 	}
@@ -108,16 +109,32 @@ func (j *journey) leaveFinished(o outbound) Result {
 		return j.drop(refused)
 	case ours && !own:
 		j.clampMSS(o, 0)
-		return Result{Reason: Passed, Out: finished(j.frame, o.packet), Counts: j.due()}
+		return Result{Reason: Passed, Out: j.finished(o.packet, o), Counts: j.due()}
 	}
 	j.clampMSS(o, 0)
-	return j.passFinished(o.packet)
+	return j.passFinished(o)
 }
 
 // finished is the frame of a finished packet for the kernel, under the addresses that it came with.
-func finished(frame, packet []byte) []byte {
-	out := be.AppendUint16(slices.Clone(frame[:12]), etherTypeOf(packet))
-	return append(out, packet...)
+func (j *journey) finished(packet []byte, o outbound) []byte {
+	out := be.AppendUint16(slices.Clone(j.frame[:12]), etherTypeOf(packet))
+	return slices.Concat(out, packet, j.behind(o))
+}
+
+// Padding of at most maxPadding octets stays in frames of at most maxPadded.
+const (
+	maxPadding = 46
+	maxPadded  = 1024
+)
+
+// behind is the padding that stays behind the packet.
+func (j *journey) behind(o outbound) []byte {
+	end := j.l3 + len(j.packet)
+	cut := j.beyond || o.quoted != nil && o.l3+len(o.quoted)+o.trailing != end // not only padding
+	if padding := j.frame[end:]; !cut && !o.answers && j.packet != nil && len(padding) <= maxPadding && j.came <= maxPadded {
+		return padding
+	}
+	return nil
 }
 
 // pathMTU is the link's MTU, or what a router told of the path.

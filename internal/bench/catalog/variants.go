@@ -198,7 +198,8 @@ func (f Function) tagged() Function {
 // padded is the function with frames that a card has made longer: short ones have octets behind
 // the packet.
 func (f Function) padded() Function {
-	f.Data = append(slices.Clone(f.Data), make([]byte, 6)...)
+	f.Want.Padding = 6
+	f.Data = append(slices.Clone(f.Data), make([]byte, f.Want.Padding)...)
 	return f
 }
 
