@@ -330,7 +330,8 @@ func survives(t *testing.T, of core) {
 		}
 		p.check()
 	}
-	if alone < *sharedRequests/60 {
+	// Where many come, sooner or later each of the phones waits for the daemon.
+	if alone < min(*sharedRequests/60, 500) {
 		t.Errorf("the data path alone answered %d", alone)
 	}
 	for _, places := range []uint32{0, n4Places} { // switched off, and on again
