@@ -125,7 +125,8 @@ INLINE int reshape(struct xdp_md *ctx, struct packet *p)
 {
 	int end = p->keep + p->keep_length, tail = end - p->frame;
 	int head = p->keep - p->push_length - ETH_LEN;
-	int is_padding = end == p->l3 + p->l3_length && may_stay_behind(-tail, p->received);
+	int is_padding =
+		p->version && end == p->l3 + p->l3_length && may_stay_behind(-tail, p->received);
 
 	if (tail && !is_padding && bpf_xdp_adjust_tail(ctx, tail))
 		return -1;
