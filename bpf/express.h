@@ -373,11 +373,11 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 	if (refuse_ue4(x->cfg, x->port_flags, ip))
 		return NOT_TAKEN;
 	if (x->cfg->nats && is_n6(x->port_flags)) {
-		which = nat_of_address(dst);
+		which = nat_from_n6(ld32(&ip->src), dst);
+		if (which == NAT_OTHER)
+			return NOT_TAKEN;
 		if (which)
 			return express_to_nat(ctx, x, ip, end, which);
-		if (nat_of_ue(dst) || nat_of_address(ld32(&ip->src)))
-			return NOT_TAKEN;
 	}
 	pool = find_pool4(x->cfg, be32(dst));
 	index = pool ? pool->base + (be32(dst) & ~pool->mask) : 0;

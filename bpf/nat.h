@@ -21,13 +21,23 @@
 /* ---- whose ---- */
 
 /* Which NAT a UE is behind, or has a public address, counted from 1; 0: none. */
+INLINE int has_nat_ue(struct nat *nat, __be32 address)
+{
+	return (be32(address) & nat->mask) == nat->prefix;
+}
+
+INLINE int has_nat_address(struct nat *nat, __be32 address)
+{
+	return (be32(address) & nat->address_mask) == nat->address && nat->mask != ~0u;
+}
+
 GLOBAL __u32 nat_of_ue(__be32 address)
 {
 	struct settings *cfg = &node_settings;
 	__u32 i;
 
 	for (i = 0; i < MAX_NATS && i < cfg->nats; i++)
-		if ((be32(address) & cfg->nat[i].mask) == cfg->nat[i].prefix)
+		if (has_nat_ue(&cfg->nat[i], address))
 			return i + 1;
 	return 0;
 }
@@ -38,10 +48,26 @@ GLOBAL __u32 nat_of_address(__be32 address)
 	__u32 i;
 
 	for (i = 0; i < MAX_NATS && i < cfg->nats; i++)
-		if ((be32(address) & cfg->nat[i].address_mask) == cfg->nat[i].address &&
-		    cfg->nat[i].mask != ~0u)
+		if (has_nat_address(&cfg->nat[i], address))
 			return i + 1;
 	return 0;
+}
+
+/* What NATs have to do with a packet from N6: the number of the one for whose public address it
+ * is; NAT_OTHER: it is for a UE behind one, or from a public address; 0: nothing. */
+#define NAT_OTHER 0xffu
+GLOBAL __u32 nat_from_n6(__be32 src, __be32 dst)
+{
+	struct settings *cfg = &node_settings;
+	__u32 i, other = 0;
+
+	for (i = 0; i < MAX_NATS && i < cfg->nats; i++) {
+		if (has_nat_address(&cfg->nat[i], dst))
+			return i + 1;
+		if (has_nat_ue(&cfg->nat[i], dst) || has_nat_address(&cfg->nat[i], src))
+			other = NAT_OTHER;
+	}
+	return other;
 }
 
 /* NAT number `which`, counted from 1. */
