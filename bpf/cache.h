@@ -24,13 +24,14 @@ INLINE __u32 cache_table(__u32 port)
 	return port ? CACHE_PORT | port : 0;
 }
 
-/* The number of that slot. */
+/* The number of that slot. Neighbouring addresses, as of a pool or a network, have slots of their own:
+ * the highest bits of a number's multiples with the golden ratio lie far apart. So do those of its
+ * multiples with 2^16 and 2^32. */
 INLINE __u32 cache_index(__u64 hi, __u64 lo, __u32 table)
 {
-	__u64 h = (hi * 0x9E3779B97F4A7C15ull) ^ (lo * 0xC2B2AE3D27D4EB4Full);
+	__u64 h = be64(hi) * 0x9E379E379E3779B1ull ^ be64(lo) * 0x9E3779B97F4A7C15ull;
 
-	h = (h >> 32) + table;
-	return (h ^ h >> 16) % CACHE_SLOTS;
+	return (h / (~0ull / CACHE_SLOTS + 1) + table) % CACHE_SLOTS;
 }
 
 /* Where the answer for (address, table) is, or will be. */
