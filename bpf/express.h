@@ -256,6 +256,18 @@ INLINE int express_frame(struct xdp_md *ctx, struct express *x, __u32 policy)
 
 /* ---- whose ---- */
 
+/* What leads to an IPv4 destination outside of the pools, or NULL. What a table of the port says of a
+ * UE's network is not asked before the journey found that it is none. */
+INLINE struct cached *express_target4(struct express *x, __be32 address)
+{
+	__u32 port = x->port_flags >> PORT_TABLE_SHIFT, table = cache_table(port) | CACHE_IPV4;
+	struct cached *to = cache_slot(address, ~0ull, table);
+
+	if (!to || cache_holds4(to, address, table, cache_generation(x->cfg)))
+		return to;
+	return port || remember_target4(address) ? 0 : to;
+}
+
 /* Of what receives, and of it alone: express_receive() comes next, once for both versions. */
 #define RECEIVES -7
 
@@ -387,7 +399,7 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 		which = is_n6(x->port_flags) ? pdr_of_ue4(x->cfg, dst) : 0;
 		if (which)
 			return express_to_ue(ctx, x, which);
-		to = express_cached4(x, dst, cache_table(x->port_flags >> PORT_TABLE_SHIFT));
+		to = express_target4(x, dst);
 		if (!to || !may_steer(x->port_flags, to->kind))
 			return NOT_TAKEN;
 		index = to->index;

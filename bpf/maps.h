@@ -88,6 +88,7 @@ MAP(refused, BPF_MAP_TYPE_ARRAY, __u32, struct refused, 1);
 MAP(quota, BPF_MAP_TYPE_ARRAY, __u32, struct quota, 1);
 MAP(pdr_by_teid, BPF_MAP_TYPE_HASH, __u32, __u32, 1);
 MAP(pdr_by_ue, BPF_MAP_TYPE_HASH, struct in6, __u32, 1);
+MAP(ue_bucket, BPF_MAP_TYPE_ARRAY, __u32, struct ue_bucket, 1);
 /* external ports of UEs behind NAT44 */
 MAP(nat_bucket, BPF_MAP_TYPE_ARRAY, __u32, struct nat_slots, 1);
 /* what UEs must not reach, and may all the same: peers, SMFs, what is configured */

@@ -40,9 +40,42 @@ INLINE __u32 pdr_of_ue(struct settings *cfg, __u64 hi, __u64 lo)
 	return index ? *index : 0;
 }
 
-INLINE __u32 pdr_of_ue4(struct settings *cfg, __be32 dst)
+/* The same of an IPv4 UE. A function: it is asked only where a bucket was full. */
+GLOBAL __u32 pdr_of_hashed4(__u32 address)
 {
-	return pdr_of_ue(cfg, 0, (__u64)dst << 32 | 0xffff0000);
+	return pdr_of_ue(&node_settings, 0, (__u64)address << 32 | 0xffff0000);
+}
+
+/* What a bucket leads an address to; 0: nothing. Without branches, of which the verifier would go both
+ * ways. */
+INLINE __u32 find_in_bucket(struct ue_bucket *bucket, __u64 address)
+{
+	__u64 found = 0;
+	__u32 i;
+
+#pragma unroll
+	for (i = 0; i < UE_SLOTS; i++) {
+		__u64 slot = *(volatile __u64 *)&bucket->slot[i], differs = slot >> 32 ^ address;
+
+		opaque(differs);
+		found |= slot & -((differs - 1) >> 63);
+	}
+	return found;
+}
+
+/* ... by its bucket. */
+INLINE __u32 pdr_of_ue4(struct settings *cfg, __be32 address)
+{
+	__u32 number = address * (__u32)UE_HASH >> (cfg->ues & 31), found;
+	struct ue_bucket *bucket;
+
+	if (!cfg->ues || is_far4(cfg, address))
+		return 0;
+	bucket = bpf_map_lookup_elem(&ue_bucket, &number);
+	if (!bucket)
+		return 0;
+	found = find_in_bucket(bucket, address);
+	return found || !bucket->more ? found : pdr_of_hashed4(address);
 }
 
 INLINE __u32 pdr_of_ue6(struct settings *cfg, __u64 hi)

@@ -27,10 +27,10 @@ GLOBAL __u32 pdr_of_destination(struct packet *p)
 		four = find_pool4(cfg, dst);
 		if (four && four->sessions)
 			return four->base + (dst & ~four->mask);
-		index = pdr_of_ue4(cfg, ld32(&p->dst));
-		to = index || is_far4(cfg, ld32(&p->dst))
-			     ? 0
-			     : steered_destination(cfg, ld32(&p->dst), ~0ull, CACHE_IPV4);
+		if (is_far4(cfg, ld32(&p->dst)))
+			return 0;
+		index = pdr_of_ue(cfg, 0, mapped(ld32(&p->dst)).lo);
+		to = index ? 0 : steered_destination(cfg, ld32(&p->dst), ~0ull, CACHE_IPV4);
 	} else {
 		six = find_pool6(cfg, be64(p->dst.hi));
 		if (six && six->sessions)

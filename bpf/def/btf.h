@@ -54,6 +54,7 @@ BTF_TYPE(enum, spread_place);
 BTF_TYPE(enum, straight);
 BTF_TYPE(enum, target_kind);
 BTF_TYPE(enum, tunnel_action);
+BTF_TYPE(enum, ue_buckets);
 BTF_TYPE(enum, ue_to_ue);
 BTF_TYPE(enum, vouches);
 BTF_TYPE(enum, mss_clamp);

@@ -67,7 +67,7 @@ struct settings {
 	__u8 mss_clamp; /* of SYN packets: enum mss_clamp */
 	__u16 flow_sampling; /* one in so many packets of pods has a flow_record; 0: no records */
 	__u32 pdr_slots; /* pdr[1..pdr_slots) is found by TEID's low bits; 0: no sessions */
-	__u32 ues;       /* entries in pdr_by_ue */
+	__u32 ues;       /* 0: pdr_by_ue is empty; else see ue_bucket */
 	__u32 generation; /* another after each change of a trie that lookup_cache stands for */
 	__u32 nats;
 	__u32 meter_burst; /* of rates in octets, in 1024 ns */
@@ -348,6 +348,18 @@ struct refused {
 	__u32 held; /* ue.h */
 	__u32 quota; /* that the rule shares; 0: it ends at its own stop */
 	__u32 pad;
+};
+
+/* ue_bucket[(address * UE_HASH) >> settings.ues], the address as it is in a packet: what pdr_by_ue has
+ * of IPv4 UEs, so that packets find it without a call. A slot is the address << 32 | the index, or 0. */
+enum ue_buckets {
+	UE_SLOTS = 3,
+	UE_HASH = 0x61c88647,
+};
+
+struct ue_bucket {
+	__u64 slot[UE_SLOTS];
+	__u64 more; /* so many others are in pdr_by_ue alone */
 };
 
 /* What leads packets at a SID of a slice to its rules. In pdr_by_ue it is the ninth octet's

@@ -167,6 +167,18 @@ static void put_at_sid(__u32 i)
 	put(&pdr_by_ue, &key, &i);
 }
 
+/* The first UE of a bucket has a slot; the others are in pdr_by_ue alone. */
+static void put_in_bucket(__u32 address, __u32 index)
+{
+	struct ue_bucket *b = VALUE(ue_bucket, struct ue_bucket,
+				    address * (__u32)UE_HASH >> (32 - UE_BUCKET_BITS));
+
+	if (b->slot[0])
+		b->more++;
+	else
+		b->slot[0] = (__u64)address << 32 | index;
+}
+
 /* Rules of all sessions share a few quotas, as no daemon has it: their own session's and others'. */
 static void make_quotas(struct input *in)
 {
@@ -235,6 +247,7 @@ static void make_sessions(struct input *in)
 		ue.b[13] = 220;
 		ue.b[15] = i;
 		put(&pdr_by_ue, &ue, &i);
+		put_in_bucket(ld32(ue.b + 12), i);
 	}
 	for (i = 1; i < PDR_SLOTS; i++)
 		put_at_sid(i);

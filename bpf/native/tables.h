@@ -26,6 +26,7 @@
 #define SLICES 3
 #define PODS 4
 #define FLOW_BUCKETS 2
+#define UE_BUCKET_BITS 1
 #define CLASSIFIERS 4
 #define WAYS (3 * CLASS_COLUMNS)
 #define CLASSES 4
@@ -96,6 +97,7 @@ static void make_maps(void)
 	MAKE_MAP(quota, QUOTAS);
 	MAKE_MAP(pdr_by_teid, ENTRIES);
 	MAKE_MAP(pdr_by_ue, ENTRIES);
+	MAKE_MAP(ue_bucket, 1 << UE_BUCKET_BITS);
 	MAKE_MAP(nat_bucket, NAT_PROTOCOLS * NAT_BUCKETS);
 	MAKE_MAP(ue_reach, ENTRIES);
 	MAKE_MAP(filter, FILTERS);

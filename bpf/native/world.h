@@ -413,13 +413,13 @@ static void make_settings(struct input *in)
 	for (i = 0; i < FLOW_KEYS; i++)
 		s->flow_key[i] = (n + i) * 0x9e3779b97f4a7c15ull;
 	s->pdr_slots = n >> 14 & 3 ? PDR_SLOTS : 0;
-	s->ues = map_of(&pdr_by_ue)->count;
+	s->ues = map_of(&pdr_by_ue)->count ? 32 - UE_BUCKET_BITS : 0;
 	s->pool4[0] = (struct pool4){ 10u << 24 | 200 << 16, 0xfffffff8, TEID_SLOTS, 0 };
 	s->pool6[0] = (struct pool6){ 0x20010db8dd000000ull, ~7ull, TEID_SLOTS + 4, 0 };
 	s->teid_slots = TEID_SLOTS;
 	s->trace = n >> 8 & 3 ? 0 : 1;
 	s->steered = 1;
-	s->near4[0] = n >> 21 & 1 ? ~0ull : 1 << 10; /* put_target4, make_reach */
+	s->near4[0] = n >> 21 & 1 ? ~0ull : 1 << 10; /* put_target4, make_reach, pdr_by_ue */
 	s->sids_by_prefix = map_of(&sid_by_prefix)->count;
 	s->errors_per_second = n >> 10 & 3 ? 1000000 : 0;
 	s->hop_limit = 64;

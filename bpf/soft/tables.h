@@ -166,6 +166,7 @@ static void open_maps(const char *pins)
 	OPEN_MAP(quota);
 	OPEN_MAP(pdr_by_teid);
 	OPEN_MAP(pdr_by_ue);
+	OPEN_MAP(ue_bucket);
 	OPEN_MAP(nat_bucket);
 	OPEN_MAP(ue_reach);
 	OPEN_MAP(filter);

@@ -21,7 +21,7 @@ var onlyRead = []string{
 	abi.MapPort, abi.MapAccess, abi.MapDevice, abi.MapTargetByPort, abi.MapTargetByDst4, abi.MapTargetByDst6,
 	abi.MapSidByPrefix, abi.MapLocalSid, abi.MapMobile, abi.MapSource, abi.MapSrPolicy, abi.MapSegmentList,
 	abi.MapClassBySource, abi.MapClassifier, abi.MapClassWay, abi.MapPod, abi.MapOverlay,
-	abi.MapTunnelByTeid, abi.MapPdrByTeid, abi.MapPdrByUe, abi.MapQuota, abi.MapUeReach, abi.MapFilter, abi.MapFrameFilter, abi.MapForwarding,
+	abi.MapTunnelByTeid, abi.MapPdrByTeid, abi.MapPdrByUe, abi.MapUeBucket, abi.MapQuota, abi.MapUeReach, abi.MapFilter, abi.MapFrameFilter, abi.MapForwarding,
 	abi.MapRoute4, abi.MapRoute6, abi.MapRouteRoot, abi.MapRouteBlock, abi.MapAdjacency, abi.MapSharedHop,
 }
 

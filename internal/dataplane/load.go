@@ -94,7 +94,7 @@ func (d *DataPlane) prepare(spec *ebpf.CollectionSpec) {
 	// These are written word by word, see table.Array.
 	for _, name := range []string{mapSettings, abi.MapLocalSid, abi.MapSharedHop, abi.MapRouteRoot, abi.MapRouteBlock, abi.MapSrPolicy, abi.MapTunnel, abi.MapClassWay,
 		abi.MapN4State, abi.MapN4Session, abi.MapN4Dirty, abi.MapSpreadSettings, abi.MapSpreadBucket, abi.MapSpreadQueue,
-		abi.MapNatBucket, abi.MapPdr, abi.MapRefused, abi.MapQuota, abi.MapFilter, abi.MapFrameFilter, abi.MapForwarding, abi.MapMeter, abi.MapSliceMeter} {
+		abi.MapNatBucket, abi.MapUeBucket, abi.MapPdr, abi.MapRefused, abi.MapQuota, abi.MapFilter, abi.MapFrameFilter, abi.MapForwarding, abi.MapMeter, abi.MapSliceMeter} {
 		spec.Maps[name].Flags |= unix.BPF_F_MMAPABLE
 	}
 	spec.Maps[abi.MapNetpolCache].Flags |= unix.BPF_F_MMAPABLE // begins with a page then, and each entry with a cache line

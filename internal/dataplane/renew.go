@@ -40,7 +40,7 @@ type renewal struct {
 var transient = map[string]bool{
 	abi.MapNextProgram: true, abi.MapDevice: true, abi.MapTraceFilter: true,
 	abi.MapSpreadSettings: true, abi.MapSpreadBucket: true, abi.MapSpreadQueue: true, abi.MapSpreadCpu: true, abi.MapSpreadCpu2: true,
-	abi.MapLookupCache: true, abi.MapCachedRoute: true, abi.MapUntranslated: true,
+	abi.MapLookupCache: true, abi.MapCachedRoute: true, abi.MapUntranslated: true, abi.MapUeBucket: true,
 	abi.MapJourneyState: true, abi.MapMoveScratch: true, abi.MapTraceScratch: true, abi.MapErrorsLeft: true, abi.MapFlowSkip: true,
 	abi.MapNetpolCache: true,
 }

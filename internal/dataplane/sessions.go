@@ -65,10 +65,12 @@ func (n sessionNode) TunnelOf(teid uint32) (name string, found bool) {
 func (n sessionNode) ForgetPorts(ue netip.Addr) { n.d.NAT.Forget(ue) }
 
 func (n sessionNode) SetUEs(ues uint32) {
-	if (n.d.settings.Get().Ues != 0) != (ues != 0) {
+	if n.d.settings.Get().Ues != ues {
 		n.d.settings.Change(func(s *abi.Settings) { s.Ues = ues })
 	}
 }
+
+func (n sessionNode) NearV4(ue netip.Prefix) { n.d.settings.NearV4(ue) }
 
 // SessionEvents calls f for each event of a rule, until ctx ends. There is one
 // reader at a time. An event may come again, or about limits that have changed

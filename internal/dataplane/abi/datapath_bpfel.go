@@ -1206,6 +1206,19 @@ const (
 	TunnelActionTUNNEL_LIST   TunnelAction = 6
 )
 
+type UeBucket struct {
+	_    structs.HostLayout
+	Slot [3]uint64
+	More uint64
+}
+
+type UeBuckets uint32
+
+const (
+	UeBucketsUE_SLOTS UeBuckets = 3
+	UeBucketsUE_HASH  UeBuckets = 1640531527
+)
+
 type UeToUe uint32
 
 const (
@@ -1325,6 +1338,7 @@ const (
 	MapTraceScratch    = "trace_scratch"
 	MapTunnel          = "tunnel"
 	MapTunnelByTeid    = "tunnel_by_teid"
+	MapUeBucket        = "ue_bucket"
 	MapUeReach         = "ue_reach"
 	MapUntranslated    = "untranslated"
 	ProgCulvertClosed  = "culvert_closed"
@@ -1477,6 +1491,7 @@ type MapSpecs struct {
 	TraceScratch   *ebpf.MapSpec `ebpf:"trace_scratch"`
 	Tunnel         *ebpf.MapSpec `ebpf:"tunnel"`
 	TunnelByTeid   *ebpf.MapSpec `ebpf:"tunnel_by_teid"`
+	UeBucket       *ebpf.MapSpec `ebpf:"ue_bucket"`
 	UeReach        *ebpf.MapSpec `ebpf:"ue_reach"`
 	Untranslated   *ebpf.MapSpec `ebpf:"untranslated"`
 }
@@ -1583,6 +1598,7 @@ type Maps struct {
 	TraceScratch   *ebpf.Map `ebpf:"trace_scratch"`
 	Tunnel         *ebpf.Map `ebpf:"tunnel"`
 	TunnelByTeid   *ebpf.Map `ebpf:"tunnel_by_teid"`
+	UeBucket       *ebpf.Map `ebpf:"ue_bucket"`
 	UeReach        *ebpf.Map `ebpf:"ue_reach"`
 	Untranslated   *ebpf.Map `ebpf:"untranslated"`
 }
@@ -1665,6 +1681,7 @@ func (m *Maps) Close() error {
 		m.TraceScratch,
 		m.Tunnel,
 		m.TunnelByTeid,
+		m.UeBucket,
 		m.UeReach,
 		m.Untranslated,
 	)

@@ -192,23 +192,6 @@ func (t *tables) del(k key) error {
 	return t.node.Targets().Delete(k.prefix)
 }
 
-// putUE and delUE change pdr_by_ue, which packets skip while it is empty.
-func (t *tables) putUE(e abi.In6, index uint32) error {
-	err := t.UEs.Put(e, index)
-	if t.UEs.Len() == 1 {
-		t.node.SetUEs(1)
-	}
-	return err
-}
-
-func (t *tables) delUE(e abi.In6) error {
-	err := t.UEs.Delete(e)
-	if t.UEs.Len() == 0 {
-		t.node.SetUEs(0)
-	}
-	return err
-}
-
 // linkEntry is what an Ethernet session has in pdr_by_ue. No packet asks for it:
 // the second half is neither 0 nor that of an IPv4 address.
 func linkEntry(session uint64) (e abi.In6) {

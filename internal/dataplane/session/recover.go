@@ -221,10 +221,10 @@ func (s *Sessions) Sweep() error {
 	}
 	for ue, index := range s.tables.UEs.All() {
 		if k, led := o.keys[index]; !led || k.inUEs() != ue {
-			errs = append(errs, s.tables.UEs.Delete(ue))
+			errs = append(errs, s.tables.delUE(ue))
 		}
 	}
-	s.tables.node.SetUEs(uint32(min(s.tables.UEs.Len(), 1)))
+	s.tables.setUEs()
 	free := o.pdrFree.unused()
 	for i := uint32(1); i < s.tables.PDR.Len; i++ {
 		if o.entries[i].session != 0 {

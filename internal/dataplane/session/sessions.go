@@ -3,6 +3,8 @@ package session
 import (
 	"errors"
 	"fmt"
+	"iter"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -71,6 +73,7 @@ func Open(mu *sync.Mutex, n Node, l settings.Limits, t Tables) *Sessions {
 	}
 	s.owners = newOwners(l, t.PDR.Len, t.Meter.Len, t.Filter.Len, t.Quota.Len)
 	s.tables.slots = s.owners.slots
+	s.tables.openUEs()
 	s.forwardings = &forwardings{
 		node: n, array: t.Forwarding, later: s.later, releases: s.owners.releases,
 		free:    newIndexStack(abi.MapForwarding, "", releaseForwarding, firstForwarding, t.Forwarding.Len),
@@ -364,6 +367,9 @@ func (s *Sessions) OfTEID(teid uint32) (session uint64) {
 func (s *Sessions) EntryAt(session uint64, rule uint16) uint32 {
 	return s.owners.entryOf(s.owners.byID.Get(session), rule)
 }
+
+// NearV4 are the addresses of IPv4 UEs outside of the pools. The caller holds the lock.
+func (s *Sessions) NearV4() iter.Seq[netip.Prefix] { return s.tables.nearV4() }
 
 // Reap gives up what no rule refers to any more. The caller holds the lock, as of
 // all below.

@@ -39,8 +39,10 @@ type Node interface {
 	TunnelOf(teid uint32) (name string, found bool)
 	// ForgetPorts forgets the public ports of a UE behind a NAT.
 	ForgetPorts(ue netip.Addr)
-	// SetUEs writes to the settings whether pdr_by_ue holds anything: 0 or 1.
+	// SetUEs writes to the settings how ue_bucket is indexed; 0: pdr_by_ue is empty.
 	SetUEs(uint32)
+	// NearV4 comes before pdr_by_ue has a UE's IPv4 address.
+	NearV4(netip.Prefix)
 }
 
 // Tables are the tables of sessions, as packets see them.
@@ -54,12 +56,14 @@ type Tables struct {
 	Forwarding  *table.Array[abi.Forwarding]  `map:"forwarding"`
 	TEIDs       *table.Hash[uint32, uint32]   `map:"pdr_by_teid" limit:"sessions"`
 	UEs         *table.Hash[abi.In6, uint32]  `map:"pdr_by_ue" limit:"sessions"`
+	UEBucket    *table.Array[abi.UeBucket]    `map:"ue_bucket"`
 }
 
 // tables are Tables, and what the lookups of packets in them depend on (key.go).
 type tables struct {
 	Tables
 	node  Node
+	ues   ueBuckets
 	slots uint32 // of pdr that TEIDs lead to by index
 	pools []settings.Pool
 }
@@ -94,7 +98,7 @@ func MapSizes(l settings.Limits) map[string]uint32 {
 	pdrs := free + l.Sessions + l.Filters - min(l.Filters, settings.FiltersOfSession*l.Sessions)/2
 	return map[string]uint32{
 		abi.MapPdr: pdrs, abi.MapRefused: pdrs, abi.MapQuota: 1 + l.Sessions + spareQuotas,
-		abi.MapPdrByTeid: keysOfSession * l.Sessions, abi.MapPdrByUe: keysOfSession * l.Sessions,
+		abi.MapPdrByTeid: keysOfSession * l.Sessions, abi.MapPdrByUe: keysOfSession * l.Sessions, abi.MapUeBucket: bucketsFor(l.Sessions),
 		abi.MapFilter: firstFilter + l.Filters, abi.MapFrameFilter: firstFilter + l.Filters,
 		abi.MapStation: min(l.Sessions, maxStations), abi.MapMeter: metersOfSession*l.Sessions + 1,
 		abi.MapForwarding:   firstForwarding + min(forwardingsOfSession*l.Sessions, maxForwardings),

@@ -182,13 +182,15 @@ func (b *Book) ForgetLookups() {
 	})
 }
 
-// NearV4 says that target_by_dst4 gets an IPv4 prefix of this node or of a UE, or ue_reach one at
-// all. It comes before that. Only OnlyNearV4 takes it back: packets that look in vain are slower, and
+// NearV4 says that target_by_dst4 or pdr_by_ue gets an IPv4 prefix of this node or of a UE, or ue_reach
+// one at all. It comes before that. Only OnlyNearV4 takes it back: packets that look in vain are slower, and
 // no more.
 func (b *Book) NearV4(p netip.Prefix) {
-	near := b.Get().Near4
+	var near [4]uint64
 	setNear(&near, p)
-	b.writeNear(near)
+	for i, v := range near {
+		b.words.Change(0, wordNear4+i, b.words.Load(0, wordNear4+i)|v)
+	}
 }
 
 // OnlyNearV4 says that the tables have something for these prefixes, and for no others.
@@ -199,7 +201,9 @@ func (b *Book) OnlyNearV4(prefixes ...iter.Seq[netip.Prefix]) {
 			setNear(&near, p)
 		}
 	}
-	b.writeNear(near)
+	for i, v := range near {
+		b.words.Change(0, wordNear4+i, v)
+	}
 }
 
 func setNear(near *[4]uint64, p netip.Prefix) {
@@ -209,12 +213,7 @@ func setNear(near *[4]uint64, p netip.Prefix) {
 	}
 }
 
-func (b *Book) writeNear(near [4]uint64) {
-	first := int(unsafe.Offsetof(abi.Settings{}.Near4) / 8)
-	for i, v := range near {
-		b.words.Change(0, first+i, v)
-	}
-}
+const wordNear4 = int(unsafe.Offsetof(abi.Settings{}.Near4) / 8)
 
 // Steer says that target_by_dst4 or target_by_dst6 steer packets. It comes before the first such
 // target.
