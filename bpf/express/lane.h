@@ -202,12 +202,37 @@ GLOBAL __u32 find_adjacency(struct xdp_md *ctx, __u64 hi, __u64 lo, __u32 table,
 	return kind_again(p) ? 0 : choose_adjacency(ctx, p);
 }
 
+/* Of a UE's packet, and in the table of such (CACHE_IPV4 | CACHE_GUARDED): the adjacency of a far
+ * destination (is_far4) that has one next hop, by the trie of blocks; 0: find_adjacency() has to look.
+ * So are most of the Internet's, and that function has to call four others. */
+#define EXPRESS_FAR (CACHE_IPV4 | CACHE_GUARDED)
+GLOBAL __u32 find_far4(__u32 address, __u32 table)
+{
+	struct settings *cfg = &node_settings;
+	struct cached *slot = cache_slot(address, ~0ull, table);
+	__u32 now = cache_generation(cfg), routes = table & ~EXPRESS_FAR, index;
+
+	if (!slot || !routes || cache_holds4(slot, address, table, now))
+		return 0;
+	if (!is_far4(cfg, address) || is_local4(be32(address)) || is_martian4(address) ||
+	    is_gtpu4(cfg, address) || find_pool4(cfg, be32(address)))
+		return 0;
+	index = walk_routes(routes, address);
+	if (!index || index == LEAF_ASK)
+		return 0;
+	cache_fill(slot, address, ~0ull, table, now);
+	slot->index = index;
+	return index;
+}
+
 /* The adjacency of a route that the cache may hold. */
 INLINE struct next_hop *express_hop(struct xdp_md *ctx, struct cached *slot, __u64 hi, __u64 lo,
 				    __u32 table, __u32 length, __u32 l3)
 {
 	__u32 index = slot ? slot->index : 0;
 
+	if (!slot && (table & EXPRESS_FAR) == EXPRESS_FAR)
+		index = find_far4(hi, table);
 	return express_adjacency(index ?: find_adjacency(ctx, hi, lo, table, l3), length);
 }
 
