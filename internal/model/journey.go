@@ -18,7 +18,7 @@ type journey struct {
 	foreign bool // the frame is for another device, of this host or of another one
 	ifindex int
 	vlan    uint16 // outermost tag; 0: none
-	came    int    // the length of the frame as it came
+	came    int    // octets of the frame that was received
 	l3      int    // where the layer-3 packet starts in frame
 	packet  []byte // layer 3 without padding, as received; never written
 	beyond  bool   // the packet reaches beyond what is kept of it

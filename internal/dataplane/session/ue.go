@@ -44,7 +44,7 @@ func addressOf4(e abi.In6) (address uint32, is bool) {
 
 func (b ueBuckets) of(address uint32) (bucket uint32) { return address * ueHash >> b.shift }
 
-// slotOf is the place of an address in its bucket, or of nothing (0); -1: there is none.
+// slotOf is the place of an address in its bucket, or of nothing (0); -1: the bucket has no such.
 func (b ueBuckets) slotOf(address uint32, nothing bool) (slot int) {
 	for i, word := range b.table.Words(b.of(address))[:ueSlots] {
 		if nothing && word == 0 || !nothing && word != 0 && uint32(word>>32) == address {
