@@ -20,7 +20,6 @@
 
 /* ---- whose ---- */
 
-/* Which NAT a UE is behind, or has a public address, counted from 1; 0: none. */
 INLINE int has_nat_ue(struct nat *nat, __be32 address)
 {
 	return (be32(address) & nat->mask) == nat->prefix;
@@ -31,6 +30,7 @@ INLINE int has_nat_address(struct nat *nat, __be32 address)
 	return (be32(address) & nat->address_mask) == nat->address && nat->mask != ~0u;
 }
 
+/* Which NAT a UE is behind, or has a public address, counted from 1; 0: none. */
 GLOBAL __u32 nat_of_ue(__be32 address)
 {
 	struct settings *cfg = &node_settings;

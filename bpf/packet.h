@@ -57,8 +57,8 @@ enum push {
 /* A frame that came with so many has room for headers and padding on any link of IPv6. */
 #define MAX_PADDED 1024
 
-/* Whether octets behind the packet that came stay there: no receiver minds padding (RFC 894), and to cut it
- * takes a fifth of the time of all else. */
+/* Whether octets behind the received packet stay there: no receiver minds padding (RFC 894), and to
+ * cut it takes a fifth of the time of all else. `frame` is its length. */
 INLINE int may_stay_behind(__u32 octets, __u32 frame)
 {
 	return octets <= MAX_PADDING && frame <= MAX_PADDED;

@@ -350,31 +350,6 @@ struct refused {
 	__u32 pad;
 };
 
-/* ue_bucket[(address * UE_HASH) >> settings.ues], the address as it is in a packet: what pdr_by_ue has
- * of IPv4 UEs, so that packets find it without a call. A slot is the address << 32 | the index, or 0. */
-enum ue_buckets {
-	UE_SLOTS = 3,
-	UE_HASH = 0x61c88647,
-};
-
-struct ue_bucket {
-	__u64 slot[UE_SLOTS];
-	__u64 more; /* so many others are in pdr_by_ue alone */
-};
-
-/* What leads packets at a SID of a slice to its rules. In pdr_by_ue it is the ninth octet's
- * neighbour: AT_SID, this, two octets of 0, the slice in four. The first half of the key
- * is the TEID or IPv4 address in its first four octets, or the first 64 bits of an IPv6
- * address. */
-enum at_sid {
-	AT_SID = 0xfe, /* in no other key of pdr_by_ue */
-	AT_SID_TEID = 1, /* PDU Session ID of the argument */
-	AT_SID_SOURCE4, /* uplink */
-	AT_SID_SOURCE6,
-	AT_SID_DESTINATION4, /* downlink */
-	AT_SID_DESTINATION6,
-};
-
 /* In qfi of all rules of an Ethernet session, and of what leads to them: T-PDUs
  * are frames. source4 and source6 of what leads there are then, for the uplink,
  * the index of what leads to the rules of frames from the link (0: none) and the

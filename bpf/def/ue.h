@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Which UEs may reach each other, and what leads to the UEs of a slice: see tables.h. */
+/* Which UEs may reach each other, what leads to UEs outside of pools, and to those of a slice. */
 #ifndef CULVERT_DEF_UE_H
 #define CULVERT_DEF_UE_H
 
@@ -26,5 +26,30 @@ enum ue_to_ue {
 /* In `slice` of local_sid: what the data network sends to its UEs arrives there, and nothing
  * else. */
 #define SLICE_VPN (1 << 15)
+
+/* ue_bucket[(address * UE_HASH) >> settings.ues], the address as it is in a packet: what pdr_by_ue has
+ * of IPv4 UEs, so that packets find it without a call. A slot is the address << 32 | the index, or 0. */
+enum ue_buckets {
+	UE_SLOTS = 3,
+	UE_HASH = 0x61c88647,
+};
+
+struct ue_bucket {
+	__u64 slot[UE_SLOTS];
+	__u64 more; /* so many others are in pdr_by_ue alone */
+};
+
+/* What leads packets at a SID of a slice to its rules. In pdr_by_ue it is the ninth octet's
+ * neighbour: AT_SID, this, two octets of 0, the slice in four. The first half of the key
+ * is the TEID or IPv4 address in its first four octets, or the first 64 bits of an IPv6
+ * address. */
+enum at_sid {
+	AT_SID = 0xfe, /* in no other key of pdr_by_ue */
+	AT_SID_TEID = 1, /* PDU Session ID of the argument */
+	AT_SID_SOURCE4, /* uplink */
+	AT_SID_SOURCE6,
+	AT_SID_DESTINATION4, /* downlink */
+	AT_SID_DESTINATION6,
+};
 
 #endif

@@ -33,9 +33,9 @@ type message struct {
 }
 
 // messageAt is the GTP-U message in the packet, UDP at an offset.
-func (j *journey) messageAt(at int) (message, *fault) {
-	m, f := parseGTPU(j.packet, at)
-	j.beyond = m.at+len(m.body) < len(j.packet)
+func (e gtpuEntity) messageAt(at int) (message, *fault) {
+	m, f := parseGTPU(e.j.packet, at)
+	e.j.beyond = m.at+len(m.body) < len(e.j.packet)
 	return m, f
 }
 
@@ -123,7 +123,7 @@ func (j *journey) gtpu() gtpuEntity { return gtpuEntity{j} }
 
 // process is a message to a GTP-U address of ours, UDP at an offset.
 func (e gtpuEntity) process(at int) Result {
-	msg, f := e.j.messageAt(at)
+	msg, f := e.messageAt(at)
 	if f != nil {
 		return e.j.drop(f.reason)
 	}

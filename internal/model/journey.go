@@ -427,7 +427,7 @@ func (j *journey) passFinished(o outbound) Result {
 	default:
 		p[7]++
 	}
-	return Result{Reason: Passed, Out: j.finished(p, o), Counts: j.due()}
+	return Result{Reason: Passed, Out: finished(j.frame, p, j.behind(o)), Counts: j.due()}
 }
 
 // completed returns an inner packet, with a completed checksum if the port's local

@@ -81,7 +81,7 @@ func (e endpoint) endMGTP6D() Result {
 	if p.hopLimit() <= 1 {
 		return e.j.hopLimitExceeded(e.j.l3)
 	}
-	msg, f := e.j.messageAt(c.at)
+	msg, f := e.j.gtpu().messageAt(c.at)
 	if f != nil {
 		return e.j.drop(f.reason)
 	}
@@ -130,7 +130,7 @@ func (n headend) hMGTP4D(g *srpolicy.GTP4D) Result {
 	if p.ttl() <= 1 {
 		return n.j.hopLimitExceeded(n.j.l3)
 	}
-	msg, f := n.j.messageAt(p.header())
+	msg, f := n.j.gtpu().messageAt(p.header())
 	if f != nil {
 		return n.j.drop(f.reason)
 	}

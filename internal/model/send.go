@@ -109,16 +109,16 @@ func (j *journey) leaveFinished(o outbound) Result {
 		return j.drop(refused)
 	case ours && !own:
 		j.clampMSS(o, 0)
-		return Result{Reason: Passed, Out: j.finished(o.packet, o), Counts: j.due()}
+		return Result{Reason: Passed, Out: finished(j.frame, o.packet, j.behind(o)), Counts: j.due()}
 	}
 	j.clampMSS(o, 0)
 	return j.passFinished(o)
 }
 
 // finished is the frame of a finished packet for the kernel, under the addresses that it came with.
-func (j *journey) finished(packet []byte, o outbound) []byte {
-	out := be.AppendUint16(slices.Clone(j.frame[:12]), etherTypeOf(packet))
-	return slices.Concat(out, packet, j.behind(o))
+func finished(frame, packet, behind []byte) []byte {
+	out := be.AppendUint16(slices.Clone(frame[:12]), etherTypeOf(packet))
+	return slices.Concat(out, packet, behind)
 }
 
 // Padding of at most maxPadding octets stays in frames of at most maxPadded.

@@ -203,7 +203,7 @@ func linkEntry(session uint64) (e abi.In6) {
 func isLinkEntry(e abi.In6) bool { return e == linkEntry(binary.BigEndian.Uint64(e.B[:])) }
 
 // sidEntry is what a key at a slice's SID has in pdr_by_ue (enum at_sid in
-// bpf/def/tables.h).
+// bpf/def/ue.h).
 func sidEntry(k *key) (e abi.In6) {
 	what := abi.AtSidAT_SID_TEID
 	switch a := k.prefix.Addr(); {

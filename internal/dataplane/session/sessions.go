@@ -369,7 +369,7 @@ func (s *Sessions) EntryAt(session uint64, rule uint16) uint32 {
 }
 
 // NearV4 are the addresses of IPv4 UEs outside of the pools. The caller holds the lock.
-func (s *Sessions) NearV4() iter.Seq[netip.Prefix] { return s.tables.nearV4() }
+func NearV4(s *Sessions) iter.Seq[netip.Prefix] { return s.tables.nearV4() }
 
 // Reap gives up what no rule refers to any more. The caller holds the lock, as of
 // all below.

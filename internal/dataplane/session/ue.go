@@ -9,7 +9,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
-// What pdr_by_ue has of IPv4 UEs outside of the pools, ue_bucket has as well (bpf/def/tables.h): there
+// What pdr_by_ue has of IPv4 UEs outside of the pools, ue_bucket has as well (bpf/def/ue.h): there
 // packets look first, and in pdr_by_ue only where a bucket was full. pdr_by_ue says what is true: a key
 // comes to it first and leaves it last, and a daemon that starts makes the buckets agree.
 
@@ -21,7 +21,7 @@ const (
 
 // bucketsFor are the buckets for so many sessions, a power of two: if all their UEs are outside, there is
 // one in each, and one in fifty finds no slot.
-func bucketsFor(sessions uint32) uint32 { return 1 << max(1, bits.Len32(sessions-1)) }
+func bucketsFor(sessions uint32) uint32 { return 1 << max(1, bits.Len32(max(sessions, 1)-1)) }
 
 // ueBuckets are in the buckets' table.
 type ueBuckets struct {
