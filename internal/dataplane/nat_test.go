@@ -423,14 +423,14 @@ func TestNATTrailer(t *testing.T) {
 	quoting := func(outer, quoted packet.IPv4, sport uint16) []packet.Layer {
 		return []packet.Layer{outer, packet.ICMP{Type: 3, Code: 1}, quoted, packet.Payload{Data: packet.Hex{byte(sport >> 8), byte(sport), 0, 53, 0, 0, 0, 1}}}
 	}
-	tcp, whole := new(uint8(6)), new(uint16(73))
+	tcp, whole, trailer := new(uint8(6)), new(uint16(73)), make([]byte, 40)
 	in, why := through(t, d, append(onN6(quoting(packet.IPv4{Src: addr("192.0.2.254"), Dst: addr(public)},
-		packet.IPv4{Src: addr(public), Dst: addr(natHost), Protocol: tcp, Length: whole}, port)...), make([]byte, 40)...))
+		packet.IPv4{Src: addr(public), Dst: addr(natHost), Protocol: tcp, Length: whole}, port)...), trailer...))
 	if in == nil {
 		t.Fatal(why)
 	}
-	want := onN6(quoting(packet.IPv4{Src: addr("192.0.2.254"), Dst: ue4(5), TTL: new(uint8(63))},
-		packet.IPv4{Src: ue4(5), Dst: addr(natHost), Protocol: tcp, Length: whole}, 4711)...)
+	want := append(onN6(quoting(packet.IPv4{Src: addr("192.0.2.254"), Dst: ue4(5), TTL: new(uint8(63))},
+		packet.IPv4{Src: ue4(5), Dst: addr(natHost), Protocol: tcp, Length: whole}, 4711)...), trailer...)
 	if !bytes.HasSuffix(in, want[14:]) {
 		t.Errorf("the error arrives as\n%x, want\n%x", in, want[14:])
 	}
