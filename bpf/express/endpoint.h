@@ -50,20 +50,24 @@ INLINE int express_decap6(struct xdp_md *ctx, struct express *x, struct ipv6 *in
 	return express_cut(ctx, x, popped, TYPE_IPV6);
 }
 
-/* The Ethernet frame behind the IPv6 header leaves as it is (End.DX2): nothing would tell its receiver
- * what is padding. */
+/* The Ethernet frame behind the IPv6 header leaves as it is (End.DX2). What was behind the packet is
+ * cut: nothing would tell the frame's receiver that it is padding. */
 INLINE int express_decap_frame(struct xdp_md *ctx, struct express *x, __u32 adj)
 {
 	__u32 frame = x->length - IPV6_LEN;
+	int behind = express_received(x) - express_l3(x) - x->length, verdict;
 
-	if (frame < ETH_LEN || x->port_flags & EXPRESS_PADDED)
+	if (frame < ETH_LEN)
 		return NOT_TAKEN;
 	x->hop = express_adjacency(adj, frame - ETH_LEN);
 	if (!x->hop || x->hop->tags)
 		return NOT_TAKEN;
-	if (bpf_xdp_adjust_head(ctx, express_l3(x) + IPV6_LEN))
+	if ((behind && bpf_xdp_adjust_tail(ctx, -behind)) ||
+	    bpf_xdp_adjust_head(ctx, express_l3(x) + IPV6_LEN))
 		return XDP_ABORTED; /* cannot be: it only shrinks */
-	return express_leave(x);
+	verdict = express_leave(x);
+	x->port_flags &= ~EXPRESS_PADDED; /* there is nothing more to cut */
+	return verdict;
 }
 
 /* ---- endpoints ---- */
