@@ -36,17 +36,16 @@ type Want struct {
 	Destination []byte // the start of the address
 	protocol    uint8
 	Payload     int // octets behind the IP header
-	Padding     int // more, which may be behind them
 }
 
 // WantIPv4 describes an IPv4 packet to dst with so many octets behind its header.
 func WantIPv4(dst netip.Addr, protocol uint8, payload int) Want {
-	return Want{EtherType: TypeIPv4, Destination: dst.AsSlice(), protocol: protocol, Payload: payload}
+	return Want{TypeIPv4, dst.AsSlice(), protocol, payload}
 }
 
 // WantIPv6 describes an IPv6 packet whose destination begins as the first octets of dst.
 func WantIPv6(dst netip.Addr, octets int, next uint8, payload int) Want {
-	return Want{EtherType: TypeIPv6, Destination: dst.AsSlice()[:octets], protocol: next, Payload: payload}
+	return Want{TypeIPv6, dst.AsSlice()[:octets], next, payload}
 }
 
 // Check says what is wrong with a frame of `length` octets that starts with
@@ -56,12 +55,12 @@ func (w Want) Check(first []byte, length int) error {
 	if len(first) < LenEthernet+header {
 		return fmt.Errorf("it has %d octets: too few", len(first))
 	}
-	ip, whole := first[LenEthernet:], LenEthernet+header+w.Payload
+	ip := first[LenEthernet:]
 	switch {
 	case binary.BigEndian.Uint16(first[12:]) != w.EtherType:
 		return fmt.Errorf("its type is %#x, want %#x", first[12:14], w.EtherType)
-	case length != whole && length != whole+w.Padding:
-		return fmt.Errorf("it has %d octets, want %d", length, whole)
+	case length != LenEthernet+header+w.Payload:
+		return fmt.Errorf("it has %d octets, want %d", length, LenEthernet+header+w.Payload)
 	case ip[protocol] != w.protocol:
 		return fmt.Errorf("it carries protocol %d, want %d", ip[protocol], w.protocol)
 	case !bytes.HasPrefix(ip[destination:], w.Destination):
