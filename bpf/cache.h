@@ -24,9 +24,9 @@ INLINE __u32 cache_table(__u32 port)
 	return port ? CACHE_PORT | port : 0;
 }
 
-/* The number of that slot. Neighbouring addresses, as of a pool or a network, have slots of their own:
- * the highest bits of a number's multiples with the golden ratio lie far apart. So do those of its
- * multiples with 2^16 and 2^32. */
+/* The number of that slot. Neighbouring addresses, as in a pool or a network, have slots of their own:
+ * the highest bits of their products with the golden ratio are far apart. So they are for addresses
+ * whose distance is a small multiple of 2^16 or 2^32, as between IPv6 prefixes. */
 INLINE __u32 cache_index(__u64 hi, __u64 lo, __u32 table)
 {
 	__u64 h = be64(hi) * 0x9E379E379E3779B1ull ^ be64(lo) * 0x9E3779B97F4A7C15ull;

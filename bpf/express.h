@@ -256,8 +256,8 @@ INLINE int express_frame(struct xdp_md *ctx, struct express *x, __u32 policy)
 
 /* ---- whose ---- */
 
-/* What leads to an IPv4 destination outside of the pools, or NULL. What a table of the port says of a
- * UE's network is not asked before the journey found that it is none. */
+/* What leads to an IPv4 destination outside of the pools, or NULL: then the journey has to look. Networks
+ * behind UEs come before a table of the port, and only the journey looks for them. */
 INLINE struct cached *express_target4(struct express *x, __be32 address)
 {
 	__u32 port = x->port_flags >> PORT_TABLE_SHIFT, table = cache_table(port) | CACHE_IPV4;

@@ -40,7 +40,7 @@ INLINE __u32 pdr_of_ue(struct settings *cfg, __u64 hi, __u64 lo)
 	return index ? *index : 0;
 }
 
-/* The same of an IPv4 UE. A function: it is asked only where a bucket was full. */
+/* The same for an IPv4 UE, by the hash. A function: packets ask it only where a bucket was full. */
 GLOBAL __u32 pdr_of_hashed4(__u32 address)
 {
 	return pdr_of_ue(&node_settings, 0, (__u64)address << 32 | 0xffff0000);
@@ -63,7 +63,7 @@ INLINE __u32 find_in_bucket(struct ue_bucket *bucket, __u64 address)
 	return found;
 }
 
-/* ... by its bucket. */
+/* The same by its bucket. */
 INLINE __u32 pdr_of_ue4(struct settings *cfg, __be32 address)
 {
 	__u32 number = address * (__u32)UE_HASH >> (cfg->ues & 31), found;
