@@ -239,8 +239,8 @@ func samePunt(a, b event.Punt) bool {
 
 func firstDifference(want, got []event.Punt) string {
 	for i := range min(len(want), len(got)) {
-		if d := cmp.Diff(want[i], got[i], sameAddr); d != "" && !samePunt(want[i], got[i]) {
-			return fmt.Sprintf("%x\n%s", want[i].Data, d)
+		if !samePunt(want[i], got[i]) {
+			return fmt.Sprintf("%x\n%s", want[i].Data, cmp.Diff(want[i], got[i], sameAddr))
 		}
 	}
 	return "one has more than the other"
