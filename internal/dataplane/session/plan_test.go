@@ -51,6 +51,7 @@ func (n *memoryNode) TunnelOf(uint32) (name string, ok bool) { return "", false 
 func (n *memoryNode) ForgetPorts(netip.Addr)                 {}
 func (n *memoryNode) SetUEs(ues uint32)                      { n.ues = ues }
 func (n *memoryNode) NearV4(netip.Prefix)                    {}
+func (n *memoryNode) ForgetLookups()                         {}
 
 // sweep does what the data path does before sessions are swept.
 func (n *memoryNode) sweep(o *owners) {

@@ -41,6 +41,8 @@ type Node interface {
 	ForgetPorts(ue netip.Addr)
 	// SetUEs writes to the settings how ue_bucket is indexed; 0: pdr_by_ue is empty.
 	SetUEs(uint32)
+	// ForgetLookups makes packets look again whether UEs may reach where they send.
+	ForgetLookups()
 	// NearV4 comes before pdr_by_ue has a UE's IPv4 address.
 	NearV4(netip.Prefix)
 }

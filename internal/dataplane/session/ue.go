@@ -134,7 +134,8 @@ func (t *tables) setUEs() {
 	}
 }
 
-// putUE leads a key of pdr_by_ue to an index.
+// putUE leads a key of pdr_by_ue to an index. Other UEs may have sent to its address before, when it
+// was free to reach: packets must not remember that.
 func (t *tables) putUE(e abi.In6, index uint32) error {
 	address, is4 := addressOf4(e)
 	_, had := t.UEs.Lookup(e)
@@ -149,6 +150,9 @@ func (t *tables) putUE(e abi.In6, index uint32) error {
 	}
 	if t.UEs.Len() == 1 {
 		t.setUEs()
+	}
+	if !had && !isSIDEntry(e) && !isLinkEntry(e) {
+		t.node.ForgetLookups()
 	}
 	return nil
 }
