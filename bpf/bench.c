@@ -33,7 +33,8 @@ struct bench_place {
 struct bench_frame {
 	__u32 length;
 	__u32 flags;
-	__u32 keys; /* 0: every frame is the same */
+	__u32 keys; /* 0: every frame is the same; with `cpus`, of each of them */
+	__u32 cpus; /* that have numbers of their own, as bench_cpu says; 0: none has */
 	struct bench_place key, twin;
 	__u8 data[BENCH_FRAME];
 };
@@ -50,6 +51,14 @@ struct {
 	__type(value, struct bench_frame);
 	__uint(max_entries, 1);
 } bench_frame SEC(".maps");
+
+/* of bench_frame.cpus: which of them a CPU is */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, __u32);
+	__uint(max_entries, 1);
+} bench_cpu SEC(".maps");
 
 /* the program that is measured */
 struct {
@@ -147,10 +156,20 @@ INLINE int put(struct xdp_md *ctx, struct bench_place *place, __u32 number)
 	return 0;
 }
 
+/* Which of the CPUs that have numbers of their own this one is. */
+INLINE __u32 cpu_number(void)
+{
+	__u32 zero = 0, *number = bpf_map_lookup_elem(&bench_cpu, &zero);
+
+	return number ? *number : 0;
+}
+
 INLINE int put_key(struct xdp_md *ctx, struct bench_frame *frame)
 {
 	__u32 number = (__u64)bpf_get_prandom_u32() * frame->keys >> 32;
 
+	if (frame->cpus)
+		number = number * frame->cpus + cpu_number();
 	return put(ctx, &frame->key, number) ||
 	       (frame->twin.offset && put(ctx, &frame->twin, number));
 }

@@ -124,6 +124,8 @@ is never held against a device.`,
 sessions, which take turns on one core: dp (XDP does all of a packet), steer (XDP
 hands packets to the core of their UE: spread), cp (N4 is answered in XDP, too:
 upf.n4_fast), both (steer and cp together) and soft (the same C sources in user space over AF_XDP: make soft).
+ideal is dp behind an ideal card, which has packets of a UE received by the UE's core: it
+is measured on one core and on all that there are.
 The paper's figures stand beside ours, and a sentence says where our interval
 excludes what it finds.
 

@@ -32,6 +32,9 @@ func TestDesigns(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range designs.Names() {
+		if name == "ideal" {
+			continue
+		}
 		for metric, more := range map[string]result.Labels{
 			"cpu_ns": {"size": "64"}, "p50_us": {"size": "64", "load": "50 %"}, "p99_us": {"size": "64", "load": "50 %"}, "n4_per_s": {"offered": "0"}, "n4_p99_us": {"offered": "0"},
 		} {
@@ -51,6 +54,13 @@ func TestDesigns(t *testing.T) {
 		}
 		nothingOf(t, name)
 	}
+	for _, cores := range []string{"1", "2"} {
+		m := r.Select("pps_of_ideal", designs.Labels("ideal").With("cores", cores))
+		if len(m) != 1 || len(m[0].Samples) != 1 || m[0].Samples[0] <= 0 {
+			t.Errorf("packets of an ideal card on %s cores: %v", cores, m)
+		}
+	}
+	nothingOf(t, "ideal")
 	if cpus, err := proc.Allowed(); err != nil || len(cpus) < 2 {
 		t.Errorf("afterwards this process may run on CPUs %v (%v): the tests behind this one are left out", cpus, err)
 	}

@@ -6,14 +6,25 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/internal/bench/proc"
+	"github.com/culvert-net/culvert/internal/bench/rig"
 )
 
 // pace is what one run took: CPU ns of a packet, and ns until all were out.
 type pace struct{ CPU, Wall float64 }
 
-// Together sends a row's frames on all of some CPUs at once, as many on each.
+// Together sends a row's frames on all of some CPUs at once, as many on each: of any entries.
 func (b *Bench) Together(r *Row, cpus []int) (pace, error) {
+	return b.together(b.load(r), cpus)
+}
+
+// Apart does so with entries of its own on each CPU, as if a card chose the queue by the entry.
+func (b *Bench) Apart(r *Row, cpus []int) (pace, error) {
 	l := b.load(r)
+	l.Frame.CPUs = cpus
+	return b.together(l, cpus)
+}
+
+func (b *Bench) together(l rig.Load, cpus []int) (pace, error) {
 	if err := b.Node.Bench.Prepare(l.Frame, l.Program); err != nil {
 		return pace{}, err
 	}

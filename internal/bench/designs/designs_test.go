@@ -166,6 +166,43 @@ func TestPlan(t *testing.T) {
 	if e.Requests = 0; len(points()) != 4 {
 		t.Errorf("%q", points())
 	}
+	e.Designs = []string{"dp", "ideal"}
+	if got := points(); !slices.Equal(got, []string{"dp, 64", "dp, imix", "ideal, cores"}) {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestIdeal: an ideal card is measured on 1, 2, 4, ... and all cores; its figures have names of
+// their own, and those of packets and CPU time in JSON; a sentence says what more cores give.
+func TestIdeal(t *testing.T) {
+	for n, want := range map[int][]int{1: {1}, 2: {1, 2}, 6: {1, 2, 4, 6}, 8: {1, 2, 4, 8}} {
+		if got := numbersOf(n); !slices.Equal(got, want) {
+			t.Errorf("of %d cores %v are measured, want %v", n, got, want)
+		}
+	}
+	of := func(metric, cores string, samples ...float64) result.Measurement {
+		return result.Measurement{Metric: metric, Labels: Labels("ideal").With("cores", cores), Samples: samples}
+	}
+	r := &result.Run{Measurements: []result.Measurement{
+		of(metricIdealPackets, "1", 10, 10, 10), of(metricIdealPackets, "2", 19, 19, 19), of(metricIdealCPU, "2", 105, 105, 105),
+	}}
+	e := &Experiment{Designs: []string{"ideal"}, Sessions: 64}
+	want := []string{"With an ideal card 2 cores forward 1.90 times one core's packets (1.90 to 1.90)."}
+	if got := e.Claims(r); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := len(idealFigures(e.Designs)); got != 1 || len(idealFigures([]string{"dp"})) != 0 {
+		t.Errorf("%d figures", got)
+	}
+	var out bytes.Buffer
+	if err := PrintJSON(&out, &experiment.File{With: e}, r); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"measure": "pps",`, `"measure": "cpu_ns",`, `"cores": 2,`, `"design": "ideal",`} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s lacks %s", out.String(), want)
+		}
+	}
 }
 
 // TestCost: a core that forwards 1 million packets of 1,000 octets a second has 8 Gbit/s.

@@ -7,6 +7,8 @@
 //   - both: as steer, with that too: data path, steering and signalling in XDP.
 //   - soft: culvert-soft, the same C sources in user space over AF_XDP (`make soft`). It
 //     polls for packets, so that its CPU time holds waiting.
+//   - ideal: as dp, behind an ideal card: the generator picks the queue by the UE, and
+//     thereby the core. Only its packets are measured, on one core and on all that there are.
 //
 // Each has a node of its own, whose threads share one CPU with the daemon and the program
 // that receives. The generator and the SMFs have another one. Only one of the designs has

@@ -134,7 +134,11 @@ func (p point) id() string { return p.design + ", " + p.task.name }
 
 func (e *Experiment) points() (list []point) {
 	for _, d := range chosen(e) {
-		for _, t := range e.tasks() {
+		tasks := e.tasks()
+		if d.name == ideal {
+			tasks = idealTasks()
+		}
+		for _, t := range tasks {
 			list = append(list, point{d.name, t})
 		}
 	}
@@ -171,6 +175,13 @@ func (e *Experiment) Open(ctx context.Context, s experiment.Setting) (_ experime
 		b.at[p.id()] = p
 	}
 	for _, d := range chosen(e) {
+		if d.name == ideal {
+			if b.card, err = openCard(ctx, e, s); err != nil {
+				return nil, err
+			}
+			b.Later(b.card.Close)
+			continue
+		}
 		if b.uut[d.name], err = openUPF(ctx, b, d.name, d, extent{sessions: e.Sessions, gnbs: 1}); err != nil {
 			return nil, heldAgainst(d, err)
 		}

@@ -21,7 +21,7 @@ func anchor(design string, y float64, unit, note string) result.Anchor {
 
 // Figures show the designs beside each other.
 func (e *Experiment) Figures() []result.Figure {
-	return slices.Concat(e.packetFigures(), e.handoverFigures(), e.eventFigures(), e.seriesFigures(), e.costFigures())
+	return slices.Concat(e.packetFigures(), e.handoverFigures(), e.eventFigures(), e.seriesFigures(), idealFigures(e.Designs), e.costFigures())
 }
 
 // Glossary says what the figures' words mean.
@@ -94,7 +94,7 @@ func (e *Experiment) Claims(r *result.Run) (claims []string) {
 				f.says, is, where, f.higher, times, f.lower, low, high))
 		}
 	}
-	return slices.Concat(claims, e.Against.claims(r, e.Designs), eventClaims(r))
+	return slices.Concat(claims, e.Against.claims(r, e.Designs), eventClaims(r), idealClaims(r))
 }
 
 // nameOf is the parameter that chooses what the paper calls so.
@@ -120,6 +120,7 @@ type row struct {
 	Sessions int     `json:"sessions"`
 	Filters  int     `json:"filters,omitempty"` // SDF filters of each session
 	GNBs     int     `json:"gnbs,omitempty"`
+	Cores    int     `json:"cores,omitempty"` // of the ideal card
 	Value    float64 `json:"value"`
 	Low      float64 `json:"low"`
 	High     float64 `json:"high"`
@@ -139,6 +140,7 @@ func PrintJSON(w io.Writer, f *experiment.File, run *result.Run) error {
 			Event: m.Labels["event"], UE: m.Labels["ue"], Sessions: e.Sessions, Value: value, Low: low, High: high,
 		}
 		e.ofSeries(m, &at)
+		ofIdeal(m, &at)
 		out.Rows = append(out.Rows, at)
 	}
 	order := Names()

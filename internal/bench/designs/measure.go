@@ -3,6 +3,7 @@ package designs
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/culvert-net/culvert/internal/bench/device"
@@ -32,6 +33,7 @@ type bench struct {
 	cpus proc.Pair
 	at   map[string]point
 	uut  map[string]*upf
+	card *card // an ideal one; nil: not measured
 	// pdrs are what this round found, by design and size.
 	pdrs  map[string]search.GoalResult
 	round int
@@ -39,7 +41,11 @@ type bench struct {
 
 // Environment says what is measured, and what the generator can by itself.
 func (b *bench) Environment(ctx context.Context) (e result.Environment, err error) {
-	u := b.uut[b.Designs[0]]
+	i := slices.IndexFunc(b.Designs, func(name string) bool { return name != ideal })
+	if i < 0 {
+		return b.card.Daemon.Environment(ctx)
+	}
+	u := b.uut[b.Designs[i]]
 	if e, err = u.Daemon.Environment(ctx); err != nil {
 		return e, err
 	}

@@ -65,6 +65,7 @@ var designs = []design{
 		c.UPF.N4Fast = config.On
 	}},
 	{name: "soft", paper: softUPF, title: "user space over AF_XDP", configure: func(*config.Config, int) {}, soft: true},
+	{name: ideal, paper: idealCard, title: "as DPOffload, and the generator picks the queue, and thereby the core, by the UE"},
 }
 
 // Names are those of all designs.

@@ -35,6 +35,7 @@ type benchBenchFrame struct {
 	Length uint32
 	Flags  uint32
 	Keys   uint32
+	Cpus   uint32
 	Key    benchBenchPlace
 	Twin   benchBenchPlace
 	Data   [256]uint8
@@ -64,6 +65,7 @@ type benchCounter struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	benchMapBenchAdjacency = "bench_adjacency"
+	benchMapBenchCpu       = "bench_cpu"
 	benchMapBenchDevice    = "bench_device"
 	benchMapBenchFrame     = "bench_frame"
 	benchMapBenchNext      = "bench_next"
@@ -134,6 +136,7 @@ type benchProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type benchMapSpecs struct {
 	BenchAdjacency *ebpf.MapSpec `ebpf:"bench_adjacency"`
+	BenchCpu       *ebpf.MapSpec `ebpf:"bench_cpu"`
 	BenchDevice    *ebpf.MapSpec `ebpf:"bench_device"`
 	BenchFrame     *ebpf.MapSpec `ebpf:"bench_frame"`
 	BenchNext      *ebpf.MapSpec `ebpf:"bench_next"`
@@ -168,6 +171,7 @@ func (o *benchObjects) Close() error {
 // It can be passed to loadBenchObjects or ebpf.CollectionSpec.LoadAndAssign.
 type benchMaps struct {
 	BenchAdjacency *ebpf.Map `ebpf:"bench_adjacency"`
+	BenchCpu       *ebpf.Map `ebpf:"bench_cpu"`
 	BenchDevice    *ebpf.Map `ebpf:"bench_device"`
 	BenchFrame     *ebpf.Map `ebpf:"bench_frame"`
 	BenchNext      *ebpf.Map `ebpf:"bench_next"`
@@ -178,6 +182,7 @@ type benchMaps struct {
 func (m *benchMaps) Close() error {
 	return _BenchClose(
 		m.BenchAdjacency,
+		m.BenchCpu,
 		m.BenchDevice,
 		m.BenchFrame,
 		m.BenchNext,

@@ -144,7 +144,10 @@ type Frame struct {
 	Data []byte
 	// Keys different frames are made at random if it is more than 1, by a number
 	// at Key, and the same at Twin if that has an offset.
-	Keys      uint32
+	Keys uint32
+	// CPUs have numbers of their own each, of as many: those with the same remainder. None: all
+	// numbers are made on any CPU.
+	CPUs      []int
 	Key, Twin Place
 }
 
@@ -172,6 +175,9 @@ func (b *Bench) Prepare(f Frame, p *Program) error {
 	if f.Keys > 1 && (!f.Key.within(f.Data) || (f.Twin.Offset != 0 && !f.Twin.within(f.Data))) {
 		return fmt.Errorf("keys at %d and %d of a frame of %d octets", f.Key.Offset, f.Twin.Offset, len(f.Data))
 	}
+	if len(f.CPUs) > int(max(f.Keys, 1)) {
+		return fmt.Errorf("%d keys for %d CPUs", f.Keys, len(f.CPUs))
+	}
 	if err := b.writeFrame(f, 0); err != nil {
 		return err
 	}
@@ -185,6 +191,16 @@ func (b *Bench) writeFrame(f Frame, flags uint32) error {
 	e := benchBenchFrame{Length: uint32(len(f.Data)), Flags: flags}
 	if f.Keys > 1 {
 		e.Keys, e.Key, e.Twin = f.Keys, f.Key.entry(), f.Twin.entry()
+	}
+	if n := uint32(len(f.CPUs)); n > 0 {
+		e.Keys, e.Cpus = f.Keys/n, n
+		numbers := make([]uint32, ebpf.MustPossibleCPU())
+		for i, cpu := range f.CPUs {
+			numbers[cpu] = uint32(i)
+		}
+		if err := b.objects.BenchCpu.Put(uint32(0), numbers); err != nil {
+			return fmt.Errorf("set the numbers of CPUs: %w", err)
+		}
 	}
 	copy(e.Data[:], f.Data)
 	if err := b.objects.BenchFrame.Put(uint32(0), &e); err != nil {

@@ -3,6 +3,7 @@ package progrun
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -154,6 +155,27 @@ func TestLiveFrames(t *testing.T) {
 				t.Errorf("key %#x", key)
 			}
 			keys[key] = true
+		}
+		var before, first unix.CPUSet
+		first.Set(0)
+		f.CPUs = []int{1, 0}
+		if err := errors.Join(unix.SchedGetaffinity(0, &before), unix.SchedSetaffinity(0, &first), b.Prepare(f, l2)); err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			if err := errors.Join(b.ResetSinks(), b.RunLive(f, in.Index, 128)); err != nil {
+				t.Fatal(err)
+			}
+			got, err := b.Sunk()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if key := binary.BigEndian.Uint32(got.First[30:]) - f.Key.Base; key >= f.Keys || key%2 != 1 {
+				t.Errorf("the second of 2 CPUs made key %d of %d", key, f.Keys)
+			}
+		}
+		if err := unix.SchedSetaffinity(0, &before); err != nil {
+			t.Fatal(err)
 		}
 		f.Data = append(f.Data, make([]byte, 1514-len(f.Data))...)
 		if err := b.ResetSinks(); err != nil {
