@@ -155,16 +155,34 @@ INLINE __u32 sought_uplink(struct rule *head)
 	return !(head->flags & PDR_DOWNLINK);
 }
 
+/* Whether an IPv4 packet is none that filters before the rule of a head ask for (enum apart). */
+INLINE int is_apart(__u32 apart, struct ipv4 *ip, __u32 downlink)
+{
+	__u32 bits, protocol = apart >> APART_PROTOCOL_SHIFT & 255;
+
+	if (!(apart & APART))
+		return 0;
+	if (protocol && protocol != ip->protocol)
+		return 1;
+	bits = be32(ld32(downlink ? &ip->src : &ip->dst)) >> (32 - APART_LENGTH) ^ apart;
+	bits &= (1 << APART_LENGTH) - 1;
+	return bits >> ((APART_LENGTH - (apart >> APART_LENGTH_SHIFT)) & 31) != 0;
+}
+
 /* The rule of a head that alone can take a packet of such a family and QFI; 0: filters tell.
  * An uplink's that takes IPv4 only may ask for the source. The head is read again behind
  * `rule`, which said that it has the mark. */
 INLINE __u32 straight_rule(struct pdr *head, struct rule *rule, struct ipv4 *ip, __u32 qfi)
 {
-	__u32 all = *(volatile __u32 *)&head->teid, source4 = head->source4;
+	__u64 word = *(volatile __u64 *)&head->teid;
+	__u32 all = word, source4 = head->source4;
 
 	if (!(rule->flags & PDR_STRAIGHT) ||
-	    !(all & (ip->version_ihl >> 4 == 4 ? STRAIGHT_IPV4 : STRAIGHT_IPV6)) ||
 	    (!(all & STRAIGHT_ANY_QFI) && (all >> STRAIGHT_QFI_SHIFT & 63) != qfi))
+		return 0;
+	if (ip->version_ihl >> 4 != 4)
+		return all & STRAIGHT_IPV6 ? all & STRAIGHT_INDEX : 0;
+	if (!(all & STRAIGHT_IPV4) && !is_apart(word >> 32, ip, rule->flags & PDR_DOWNLINK))
 		return 0;
 	if (!((all & STRAIGHT_IPV6) | (rule->flags & PDR_DOWNLINK)) && source4 &&
 	    source4 != ld32(&ip->src))

@@ -15,6 +15,7 @@
 #define BTF_TYPE(kind, name) \
 	const kind name *const btf_##name __attribute__((section("btf_types"))) = 0
 
+BTF_TYPE(enum, apart);
 BTF_TYPE(enum, at_sid);
 BTF_TYPE(enum, behavior);
 BTF_TYPE(enum, class_table);

@@ -312,14 +312,24 @@ enum pdr_flags {
 };
 
 /* Which packets need no filter, because only one rule can take them: index of that
- * rule, their families, and their QFI unless any will do. No bit of a family: none. A word
- * of its own, so that it changes whole. An uplink's IPv4 source is source4, or that is 0. */
+ * rule, their families, and their QFI unless any will do. No bit of a family: none. It changes whole,
+ * together with `forwarding` (enum apart). An uplink's IPv4 source is source4, or that is 0. */
 enum straight {
 	STRAIGHT_INDEX = (1 << 23) - 1,
 	STRAIGHT_ANY_QFI = 1 << 23,
 	STRAIGHT_QFI_SHIFT = 24,
 	STRAIGHT_IPV4 = 1 << 30,
 	STRAIGHT_IPV6 = 1u << 31,
+};
+
+/* In `forwarding`, beside that: which IPv4 packets need no filter either, because all
+ * filters before that rule ask for what they are not: for this protocol (0: any) and a remote
+ * address with these first bits. */
+enum apart {
+	APART_LENGTH = 18, /* bits of the address at most, in the lowest bits */
+	APART_LENGTH_SHIFT = 18, /* how many of them count, the highest: 5 bits */
+	APART_PROTOCOL_SHIFT = 23, /* 8 bits */
+	APART = 1u << 31, /* 0: no packet is apart */
 };
 
 struct pdr {

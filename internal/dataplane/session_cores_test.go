@@ -77,7 +77,7 @@ func TestHeadsSendStraight(t *testing.T) {
 	}{
 		{"default", open5gs(5, teid, 1), four | qfi(1), 0},
 		{"flow", withFlow(open5gs(5, teid, 1), 2), four | qfi(1), six | abi.StraightSTRAIGHT_ANY_QFI},
-		{"flow of the same QFI", withFlow(open5gs(5, teid, 1), 1), 0, six | abi.StraightSTRAIGHT_ANY_QFI},
+		{"flow of the same QFI", withFlow(open5gs(5, teid, 1), 1), qfi(1), six | abi.StraightSTRAIGHT_ANY_QFI},
 		{"the default rule has a filter", free(open5gs(5, teid, 1)), 0, 0},
 		{"from any UE", anybody, four | qfi(1), 0},
 	} {

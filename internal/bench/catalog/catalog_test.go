@@ -39,7 +39,7 @@ func TestEveryFunctionIsThere(t *testing.T) {
 func TestEveryShapeOfSessionsIsThere(t *testing.T) {
 	want := []string{BaselineName, "uplink_destinations_1000", "uplink_destinations_100000", "uplink_ecmp", "srv6_uplink"}
 	for _, name := range []string{
-		"%s", "%s_plain", "open5gs_%s", "free5gc_%s", "open5gs_flow_%s", "free5gc_flow_%s", "nat44_%s", "%s_filters_1", "%s_filters_4", "%s_filters_16",
+		"%s", "%s_plain", "open5gs_%s", "free5gc_%s", "open5gs_flow_%s", "free5gc_flow_%s", "nat44_%s", "%s_filters_1", "%s_filters_4", "%s_filters_16", "%s_filters_16_near",
 	} {
 		want = append(want, fmt.Sprintf(name, "uplink"), fmt.Sprintf(name, "downlink"))
 	}

@@ -52,10 +52,20 @@ func metered(s *smf.Spec) {
 
 // Filtered has n SDF filters of which the last is the one that matches.
 func Filtered(n int) func(*smf.Spec) {
+	return filtered(n, func(i int) string { return fmt.Sprintf("tcp from 198.51.%d.0/24", i) })
+}
+
+// near is as Filtered, and the others are for the frames' protocol and network, so that each must be
+// asked.
+func near(n int) func(*smf.Spec) {
+	return filtered(n, func(int) string { return fmt.Sprintf("udp from %s/32", Dst4) })
+}
+
+func filtered(n int, from func(int) string) func(*smf.Spec) {
 	return func(s *smf.Spec) {
 		metered(s)
 		for i := range n - 1 {
-			s.Filters = append(s.Filters, smf.Filter{Flow: fmt.Sprintf("permit out tcp from 198.51.%d.0/24 %d to assigned", i, 8000+i)})
+			s.Filters = append(s.Filters, smf.Filter{Flow: fmt.Sprintf("permit out %s %d to assigned", from(i), 8000+i)})
 		}
 		s.Filters = append(s.Filters, smf.Filter{Flow: "permit out ip from any to assigned"})
 	}
@@ -123,6 +133,7 @@ func UPFFunctions(size int) []Function {
 		{"", "_filters_1", Sessions{Place: 0, Most: FewSessions, Dialect: smf.Free5GC, Spec: Filtered(1)}},
 		{"", "_filters_4", Sessions{Place: 1, Most: FewSessions, Dialect: smf.Free5GC, Spec: Filtered(4)}},
 		{"", "_filters_16", Sessions{Place: 2, Most: FewSessions, Dialect: smf.Free5GC, Spec: Filtered(16)}},
+		{"", "_filters_16_near", Sessions{Place: 7, Most: FewSessions, Dialect: smf.Free5GC, Spec: near(16)}},
 	} {
 		up, down := Uplink(k.suffix, k.sessions, size), Downlink(k.suffix, k.sessions, size)
 		up.Name, down.Name = k.prefix+up.Name, k.prefix+down.Name

@@ -31,6 +31,15 @@ type Adjacency struct {
 	Half    [2]NextHop
 }
 
+type Apart uint32
+
+const (
+	ApartAPART_LENGTH         Apart = 18
+	ApartAPART_LENGTH_SHIFT   Apart = 18
+	ApartAPART_PROTOCOL_SHIFT Apart = 23
+	ApartAPART                Apart = 2147483648
+)
+
 type AtSid uint32
 
 const (

@@ -145,7 +145,7 @@ type head struct {
 	source6      uint64
 	asks         bool // for source4, before packets pass filters by; 0: for none
 	run          filterRun
-	straight     uint32 // of the run: who needs no filter
+	out          uint64 // wordPDROut of what leads to the run: who needs no filter
 	do           uint64 // wordPDRDo
 
 	// turns: packets look at sources now that become others, so that these are
@@ -343,7 +343,7 @@ func (p *Plan) appendHeads() {
 			// A packet looks at sources only where the last word says so.
 			p.appendSources(h, h.flags)
 			if !h.had && turn != 0 {
-				p.add(Write{Op: SetOut, Index: h.index, Value: outOf(h.straight)})
+				p.add(Write{Op: SetOut, Index: h.index, Value: h.out})
 			}
 			p.set(SetDo, h.index, was, h.do)
 		}

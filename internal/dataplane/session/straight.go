@@ -3,13 +3,14 @@ package session
 import (
 	"encoding/binary"
 	"math/bits"
+	"slices"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 )
 
 // A head that leads to a run says in its word wordPDROut which packets need no filter
 // (enum straight in bpf/def/tables.h): most of them are of one family and one QFI
-// that only one rule takes. Packets believe that where flagStraight is, which a
+// that only one rule takes, or of no protocol or network that a QoS flow is for (enum apart). Packets believe that where flagStraight is, which a
 // head has from its first moment or never: others may still read a TEID there.
 //
 // That rule may ask for the UE's IPv4 address as the source: in sessions of Open5GS the default
@@ -22,8 +23,13 @@ func isMarked(do uint64) bool {
 	return actionOf(do) == actionFilters && flagsOf(do)&flagStraight != 0
 }
 
-// outOf is wordPDROut of a head that leads to a run.
-func outOf(straight uint32) uint64 { return anyLength<<32 | uint64(straight) }
+// outOf is wordPDROut of a head that leads to a run: an enum straight, and an enum apart or anyLength.
+func outOf(straight, apart uint32) uint64 {
+	return uint64(max(apart, anyLength))<<32 | uint64(straight)
+}
+
+// toFilters sends all packets through filters.
+var toFilters = outOf(0, 0)
 
 // takeSource removes the IPv4 source from a filter that asks for one source and nothing else, and
 // returns it; of any other filter it returns 0.
@@ -36,62 +42,122 @@ func takeSource(f *abi.Filter) (source4 uint32) {
 	return source4
 }
 
-// straightOf is the enum straight of a run, for IPv4 packets from a source if its head may ask
-// for one; 0: every packet needs its filters, any source will do.
-func straightOf(run []abi.Filter, asks bool) (straight, source4 uint32) {
-	const families4 = abi.FilterFlagsFILTER_REMOTE4 | abi.FilterFlagsFILTER_LOCAL4
-	const families6 = abi.FilterFlagsFILTER_REMOTE6 | abi.FilterFlagsFILTER_LOCAL6
+// families of the addresses that a filter asks for.
+const (
+	families4 = abi.FilterFlagsFILTER_REMOTE4 | abi.FilterFlagsFILTER_LOCAL4
+	families6 = abi.FilterFlagsFILTER_REMOTE6 | abi.FilterFlagsFILTER_LOCAL6
+)
+
+// straightOf is outOf of a run, for IPv4 packets from a source if its head may ask for one. It is of
+// the first rule that needs no filter for IPv4 packets, or else for those that are apart, or
+// else for IPv6 ones.
+func straightOf(run []abi.Filter, asks bool) (out uint64, source4 uint32) {
+	out, best := toFilters, 0
 	for i := range run {
-		last := run[i] // the filter that takes all of its QFIs
-		qfis := last.Qfis
-		last.Qfis = 0
-		if source4 = 0; asks {
-			source4 = takeSource(&last)
+		straight, apart, source := straightAt(run, i, asks)
+		rank := 0
+		switch {
+		case straight&uint32(abi.StraightSTRAIGHT_IPV4) != 0:
+			rank = 3
+		case apart != 0:
+			rank = 2
+		case straight != 0:
+			rank = 1
 		}
-		if last.Pdr == 0 || last.Pdr > uint32(abi.StraightSTRAIGHT_INDEX) || !takesAll(&last) {
-			continue
-		}
-		out, qfi := abi.StraightSTRAIGHT_ANY_QFI, uint64(0)
-		if qfis != 0 {
-			first := bits.TrailingZeros64(qfis)
-			out, qfi = abi.Straight(first)<<abi.StraightSTRAIGHT_QFI_SHIFT, 1<<first
-		}
-		families := abi.Straight(0)
-		if nonePossible(run[:i], families6, qfi) {
-			families |= abi.StraightSTRAIGHT_IPV4
-		}
-		if source4 == 0 && nonePossible(run[:i], families4, qfi) {
-			families |= abi.StraightSTRAIGHT_IPV6
-		}
-		if families != 0 {
-			return uint32(out|families) | last.Pdr, source4
+		if rank > best {
+			out, source4, best = outOf(straight, apart), source, rank
 		}
 	}
-	return 0, 0
+	return out, source4
 }
 
-// nonePossible says whether no filter can take a packet of the family that is not
-// `other`, and of that QFI (a bit; 0: of any).
-func nonePossible(filters []abi.Filter, other abi.FilterFlags, qfi uint64) bool {
+// straightAt says for which packets the filter at i of a run is the only one, if it takes all of its
+// QFIs.
+func straightAt(run []abi.Filter, i int, asks bool) (straight, apart, source4 uint32) {
+	last := run[i]
+	qfis := last.Qfis
+	last.Qfis = 0
+	if asks {
+		source4 = takeSource(&last)
+	}
+	if last.Pdr == 0 || last.Pdr > uint32(abi.StraightSTRAIGHT_INDEX) || !takesAll(&last) {
+		return 0, 0, 0
+	}
+	out, qfi := abi.StraightSTRAIGHT_ANY_QFI, uint64(0)
+	if qfis != 0 {
+		first := bits.TrailingZeros64(qfis)
+		out, qfi = abi.Straight(first)<<abi.StraightSTRAIGHT_QFI_SHIFT, 1<<first
+	}
+	families := abi.Straight(0)
+	if nonePossible(run[:i], families6, qfi) {
+		families |= abi.StraightSTRAIGHT_IPV4
+	} else {
+		apart = apartFrom(run[:i], qfi)
+	}
+	if source4 == 0 && nonePossible(run[:i], families4, qfi) {
+		families |= abi.StraightSTRAIGHT_IPV6
+	}
+	if families == 0 && apart == 0 {
+		return 0, 0, 0
+	}
+	return uint32(out|families) | last.Pdr, apart, source4
+}
+
+// apartFrom is the enum apart of filters: what all of them that may take IPv4 packets of that QFI (a
+// bit; 0: of any) ask for. 0: nothing.
+func apartFrom(filters []abi.Filter, qfi uint64) uint32 {
+	const most = int(abi.ApartAPART_LENGTH)
+	protocol, length, prefix, first := uint8(0), most, uint32(0), true
 	for i := range filters {
 		f := &filters[i]
-		if abi.FilterFlags(f.Flags)&other == 0 && (qfi == 0 || f.Qfis == 0 || f.Qfis&qfi != 0) {
-			return false
+		if !possible(f, families6, qfi) {
+			continue
 		}
+		flags := abi.FilterFlags(f.Flags)
+		p, n, remote := uint8(0), 0, binary.BigEndian.Uint32(f.Remote.B[12:])>>(32-most)
+		if flags&abi.FilterFlagsFILTER_PROTOCOL != 0 {
+			p = f.Protocol
+		}
+		if flags&abi.FilterFlagsFILTER_REMOTE4 != 0 {
+			n = int(f.RemoteLength) - 96
+		}
+		if first {
+			protocol, prefix, first = p, remote, false
+		}
+		if p != protocol {
+			protocol = 0
+		}
+		length = min(length, n, most-bits.Len32(prefix^remote))
 	}
-	return true
+	if protocol == 0 && length == 0 {
+		return 0
+	}
+	prefix &^= 1<<(most-length) - 1
+	return uint32(abi.ApartAPART) | uint32(protocol)<<abi.ApartAPART_PROTOCOL_SHIFT | uint32(length)<<abi.ApartAPART_LENGTH_SHIFT | prefix
+}
+
+// nonePossible says whether none of the filters is possible.
+func nonePossible(filters []abi.Filter, other abi.FilterFlags, qfi uint64) bool {
+	return !slices.ContainsFunc(filters, func(f abi.Filter) bool { return possible(&f, other, qfi) })
+}
+
+// possible says whether a filter can take a packet of the family that is not `other`, and of that
+// QFI (a bit; 0: of any).
+func possible(f *abi.Filter, other abi.FilterFlags, qfi uint64) bool {
+	return abi.FilterFlags(f.Flags)&other == 0 && (qfi == 0 || f.Qfis == 0 || f.Qfis&qfi != 0)
 }
 
 // findStraight notes what a head says of its run, if it may.
 func (p *Plan) findStraight(h *head, run filterRun) {
+	h.out = toFilters
 	if h.qfi&Frames != 0 || h.had && !isMarked(p.tables.loadDo(h.index)) {
 		return
 	}
 	h.flags |= flagStraight
 	// An uplink's, unless all its packets are asked for their source, or will be.
 	h.asks = h.teid != 0 && h.flags&(flagDownlink|flagSource4|flagSource6) == 0 && !h.turns
-	straight, source4 := straightOf(p.runs.entries[run.from:run.to], h.asks)
-	h.straight = straight
+	var source4 uint32
+	h.out, source4 = straightOf(p.runs.entries[run.from:run.to], h.asks)
 	if !h.asks {
 		return
 	}
@@ -102,7 +168,7 @@ func (p *Plan) findStraight(h *head, run filterRun) {
 	}
 	h.source4 = there
 	if source4 != 0 && source4 != there {
-		h.straight = 0
+		h.out = toFilters
 	}
 }
 
@@ -114,13 +180,13 @@ func (p *Plan) appendStraight(last bool) {
 		if !h.had || !isMarked(p.tables.loadDo(h.index)) {
 			continue
 		}
-		now := uint32(p.tables.PDR.Load(h.index, wordPDROut))
+		now := p.tables.PDR.Load(h.index, wordPDROut)
 		switch {
-		case now == h.straight && !h.turns:
-		case last && h.straight != 0:
-			p.add(Write{Op: SetOut, Index: h.index, Value: outOf(h.straight)})
-		case !last && now != 0:
-			p.add(Write{Op: SetOut, Index: h.index, Value: outOf(0)})
+		case now == h.out && !h.turns:
+		case last && h.out != toFilters:
+			p.add(Write{Op: SetOut, Index: h.index, Value: h.out})
+		case !last && uint32(now) != 0:
+			p.add(Write{Op: SetOut, Index: h.index, Value: toFilters})
 		}
 	}
 }
