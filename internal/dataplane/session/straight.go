@@ -10,7 +10,8 @@ import (
 
 // A head that leads to a run says in its word wordPDROut which packets need no filter
 // (enum straight in bpf/def/tables.h): most of them are of one family and one QFI
-// that only one rule takes, or of no protocol or network that a QoS flow is for (enum apart). Packets believe that where flagStraight is, which a
+// that only one rule takes, or of another protocol or network than dedicated QoS flows are for
+// (enum apart). Packets believe that where flagStraight is, which a
 // head has from its first moment or never: others may still read a TEID there.
 //
 // That rule may ask for the UE's IPv4 address as the source: in sessions of Open5GS the default
