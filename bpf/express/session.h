@@ -18,6 +18,7 @@
 INLINE struct pdr *express_choose(struct xdp_md *ctx, struct express *x, struct pdr *entry,
 				  struct rule *rule, __u32 l3, __u32 length, __u32 qfi)
 {
+	struct ipv4 *ip;
 	__u32 index;
 
 	read_rule(rule, entry);
@@ -25,7 +26,10 @@ INLINE struct pdr *express_choose(struct xdp_md *ctx, struct express *x, struct 
 		return entry;
 	if (qfi == PACKET_TO_UE && !(rule->flags & PDR_DOWNLINK))
 		return 0;
-	index = find_rule(ctx, x->rule, sought_at(l3, length), qfi);
+	ip = at(ctx, l3, IPV4_LEN);
+	index = ip ? straight_rule(entry, rule, ip, qfi & 63) : 0;
+	if (!index)
+		index = find_rule(ctx, x->rule, sought_at(l3, length), qfi);
 	x->rule = index;
 	entry = index ? bpf_map_lookup_elem(&pdr, &index) : 0;
 	if (entry)
