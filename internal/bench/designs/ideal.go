@@ -73,19 +73,24 @@ func numbersOf(n int) (list []int) {
 // idealTasks are one.
 func idealTasks() []task {
 	cpus, _ := proc.Allowed() // Open reports the error
-	return []task{{name: "cores", takes: cost.RunsTake(len(numbersOf(len(cpus))), idealPackets), measure: func(_ context.Context, b *bench, _ string) (list []experiment.Sample, err error) {
-		for _, cores := range numbersOf(len(b.card.cpus)) {
-			took, err := b.card.Apart(b.card.row, b.card.cpus[len(b.card.cpus)-cores:])
-			if err != nil {
-				return nil, fmt.Errorf("%d cores: %w", cores, err)
-			}
-			labels := Labels(ideal).With(labelCores, strconv.Itoa(cores))
-			list = append(list,
-				experiment.Sample{Metric: metricIdealPackets, Labels: labels, Unit: "packets/s", Value: float64(cores) * 1e9 / took.CPU},
-				experiment.Sample{Metric: metricIdealCPU, Labels: labels, Unit: "ns", Value: took.CPU})
-		}
-		return list, nil
+	return []task{{name: "cores", takes: cost.RunsTake(len(numbersOf(len(cpus))), idealPackets), measure: func(_ context.Context, b *bench, _ string) ([]experiment.Sample, error) {
+		return b.card.measure()
 	}}}
+}
+
+// measure takes a sample of each number of cores.
+func (c *card) measure() (list []experiment.Sample, err error) {
+	for _, cores := range numbersOf(len(c.cpus)) {
+		took, err := c.Apart(c.row, c.cpus[len(c.cpus)-cores:])
+		if err != nil {
+			return nil, fmt.Errorf("%d cores: %w", cores, err)
+		}
+		labels := Labels(ideal).With(labelCores, strconv.Itoa(cores))
+		list = append(list,
+			experiment.Sample{Metric: metricIdealPackets, Labels: labels, Unit: "packets/s", Value: float64(cores) * 1e9 / took.CPU},
+			experiment.Sample{Metric: metricIdealCPU, Labels: labels, Unit: "ns", Value: took.CPU})
+	}
+	return list, nil
 }
 
 // idealFigures show packets by cores.
