@@ -113,14 +113,25 @@ func TestHeadsAskForTheUE(t *testing.T) {
 		for _, p := range named {
 			s.Rules[0].Sources = append(s.Rules[0].Sources, prefix(p))
 		}
-		must(t, d.Sessions.Put(s))
-		settled(d)
-		for _, source := range all {
-			verdict, _, err := d.Frames.Test(qfiFrame(teid, 1, source, "192.0.2.1", 80), 1)
+		wantSources(t, d, s, all)
+		wantSources(t, d, withFlow(s, 1), all) // packets to another network go past its filters
+	}
+}
+
+// wantSources demands that packets from a source pass if the default rule names it, to the network of
+// a QoS flow and to another one.
+func wantSources(t *testing.T, d *DataPlane, s Session, all []string) {
+	t.Helper()
+	must(t, d.Sessions.Put(s))
+	settled(d)
+	named := s.Rules[0].Sources
+	for _, source := range all {
+		want := len(named) == 0 || slices.ContainsFunc(named, func(p netip.Prefix) bool { return p.Contains(addr(source)) })
+		for _, to := range []string{"192.0.2.1", "198.51.100.1"} {
+			verdict, _, err := d.Frames.Test(qfiFrame(s.Rules[0].TEID, 1, source, to, 80), 1)
 			must(t, err)
-			want := len(named) == 0 || slices.ContainsFunc(s.Rules[0].Sources, func(p netip.Prefix) bool { return p.Contains(addr(source)) })
 			if got := verdict != xdp.VerdictDrop; got != want {
-				t.Errorf("the rule names %v, a packet from %s passes: %v, want %v", named, source, got, want)
+				t.Errorf("%d rules, of which the default one names %v: a packet from %s to %s passes: %v, want %v", len(s.Rules), named, source, to, got, want)
 			}
 		}
 	}
