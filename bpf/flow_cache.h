@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* netpol_cache: flows that netpol_flow knows and rules allow, for a packet that finds its flow
- * there in one cache line. A flow stays for FLOW_CACHED_TICKS: then its next packet goes to
- * netpol_flow, which so learns that the flow goes on. Nobody misses what is displaced.
+/* flow_cache: what others said of a flow, for a packet that finds its flow there in one cache line
+ * and asks none of them: conntrack (translated.h), and rules (netpol.h). A flow stays for
+ * FLOW_CACHED_TICKS: then its next packet asks them, and netpol_flow so learns that the flow goes
+ * on. Nobody misses what is displaced.
  *
  * Instead of a key an entry has a fingerprint: a keyed hash (settings.flow_key) of which two
  * flows have the same one with a probability of 2^-64, whoever chooses them. The sets are
@@ -45,7 +46,7 @@ INLINE struct cached_flows *flow_cache_set(__u32 hash)
 	__u32 sets = node_settings.flow_buckets * (FLOW_WAYS / FLOW_CACHE_WAYS);
 	__u32 index = hash & (sets - 1);
 
-	return bpf_map_lookup_elem(&netpol_cache, &index);
+	return bpf_map_lookup_elem(&flow_cache, &index);
 }
 
 /* Which way of the set is looked at first. */
@@ -54,45 +55,98 @@ INLINE __u32 flow_cache_way(__u32 hash)
 	return hash >> 30;
 }
 
-INLINE int is_cached_way(struct cached_flow *at, __u64 print, __u32 generation, __u32 now)
+INLINE int is_of_flow(struct cached_flow *at, __u64 state, __u64 print)
 {
-	__u64 state = *(volatile __u64 *)&at->state;
-
-	return (*(volatile __u64 *)&at->sum ^ state) == print && state >> 32 == generation &&
-	       (__u32)state - now <= FLOW_CACHED_TICKS;
+	return (*(volatile __u64 *)&at->sum ^ state) == print;
 }
 
-/* Whether the rules of this generation allow the flow. */
-INLINE int is_flow_cached(struct cached_flows *set, __u32 hash, __u64 print, __u32 generation,
-			  __u32 now)
+INLINE int is_current(__u64 state, __u32 now)
 {
-	__u32 first = flow_cache_way(hash), i;
+	return (__u16)(state - now) <= FLOW_CACHED_TICKS;
+}
 
+/* in->known is what is known of the packet's flow, as one of this pod; in->hash is made. */
+INLINE void look_flow_up(struct inner *in, struct pod *p, __u32 direction)
+{
+	__u32 first = flow_cache_way(in->hash), now = tick(), i;
+	struct cached_flows *set = flow_cache_set(in->hash);
+	struct cached_flow *at;
+	__u64 print, state;
+
+	if (in->known_of == p->serial)
+		return;
+	print = flow_print(in, direction, p->serial);
+	opaque(print);
+	in->known_of = p->serial;
+	in->print = print;
+	in->known = 0;
+	if (!set)
+		return;
 #pragma unroll
-	for (i = 0; i < FLOW_CACHE_WAYS; i++)
-		if (is_cached_way(&set->way[(first ^ i) % FLOW_CACHE_WAYS], print, generation, now))
-			return 1;
-	return 0;
+	for (i = 0; i < FLOW_CACHE_WAYS; i++) {
+		at = &set->way[(first ^ i) % FLOW_CACHE_WAYS];
+		state = *(volatile __u64 *)&at->state;
+		if (is_of_flow(at, state, print) && is_current(state, now)) {
+			in->known = state;
+			return;
+		}
+	}
 }
 
-/* The rules of this generation, or of a later one, allow the flow. Other CPUs may write the
- * same entry: of halves of two flows the sum is that of neither. */
-INLINE void cache_flow(struct cached_flows *set, __u32 hash, __u64 print, __u32 generation,
-		       __u32 now)
+INLINE __u64 flow_answer(__u32 which, __u32 generation)
 {
-	__u64 state = (__u64)generation << 32 | (now + FLOW_CACHED_TICKS);
+	return ((FLOW_ANSWERED | generation) & FLOW_ANSWER_MASK) << which;
+}
+
+/* Whether in->known has this answer (enum flow_answer_at), of this generation. */
+INLINE int has_answer(struct inner *in, __u32 which, __u32 generation)
+{
+	return (in->known & FLOW_ANSWER_MASK << which) == flow_answer(which, generation);
+}
+
+/* The way of the set that the flow gets: its own, or one whose time is over, or the first. */
+INLINE __u32 way_for(struct cached_flows *set, __u32 hash, __u64 print, __u32 now)
+{
 	__u32 first = flow_cache_way(hash), to = first, i;
 	struct cached_flow *at;
 
 #pragma unroll
 	for (i = FLOW_CACHE_WAYS; i-- > 0;) {
 		at = &set->way[(first ^ i) % FLOW_CACHE_WAYS];
-		if ((__u32)at->state - now > FLOW_CACHED_TICKS)
+		if (is_of_flow(at, at->state, print))
+			return (first ^ i) % FLOW_CACHE_WAYS;
+		if (!is_current(at->state, now))
 			to = first ^ i;
 	}
-	at = &set->way[to % FLOW_CACHE_WAYS];
-	*(volatile __u64 *)&at->sum = print ^ state;
-	*(volatile __u64 *)&at->state = state;
+	return to % FLOW_CACHE_WAYS;
+}
+
+/* The state of the flow of in->print has these bits under the mask. Other CPUs may write the same
+ * entry: of halves of two flows the sum is that of neither. */
+GLOBAL int learn_state(struct inner *in, __u64 mask, __u64 bits)
+{
+	struct cached_flows *set;
+	struct cached_flow *at;
+	__u32 now = tick();
+
+	if (!in)
+		return 0;
+	set = flow_cache_set(in->hash);
+	if (!set)
+		return 0;
+	if (!in->known)
+		in->known = (__u16)(now + FLOW_CACHED_TICKS);
+	in->known = (in->known & ~mask) | bits;
+	at = &set->way[way_for(set, in->hash, in->print, now)];
+	*(volatile __u64 *)&at->sum = in->print ^ in->known;
+	*(volatile __u64 *)&at->state = in->known;
+	return 0;
+}
+
+/* The flow got this answer of this generation, or of a later one. */
+INLINE void learn_answer(struct inner *in, __u32 which, __u32 generation)
+{
+	learn_state(in, FLOW_ANSWER_MASK << which, flow_answer(which, generation));
 }
 
 #endif

@@ -60,20 +60,18 @@ MAP(class_counter, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct counter, MAX_CLASSES
 /* this node's pods, and how its own stack meets them */
 MAP(pod, BPF_MAP_TYPE_ARRAY, __u32, struct pod, MAX_PODS);
 MAP(overlay, BPF_MAP_TYPE_ARRAY, __u32, struct overlay, 1);
+/* flows of pods that had packets lately */
+MAP(flow_cache, BPF_MAP_TYPE_ARRAY, __u32, struct cached_flows, FLOW_WAYS / FLOW_CACHE_WAYS);
 /* NetworkPolicies: who has an address, by tenant, family and daemon; what rules
- * allow whom; flows of pods, and in front of them those that had packets lately;
- * NETPOL_COUNTS of each pod */
+ * allow whom; flows of pods; NETPOL_COUNTS of each pod */
 MAP(netpol_peer, BPF_MAP_TYPE_LPM_TRIE, struct lpm6_key, __u32, 262144);
 MAP(netpol_rule, BPF_MAP_TYPE_LPM_TRIE, struct netpol_rule_key, __u32, 1048576);
 MAP(netpol_flow, BPF_MAP_TYPE_ARRAY, __u32, struct pod_flow_bucket, 1);
-MAP(netpol_cache, BPF_MAP_TYPE_ARRAY, __u32, struct cached_flows, 1);
 MAP(netpol_counter, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct counter, MAX_PODS *NETPOL_COUNTS);
 /* records of pods' flows: FLOW_DIRECTIONS of each pod */
 MAP(flow_budget, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct flow_budget, MAX_PODS *FLOW_DIRECTIONS);
 /* how many packets more have no record */
 MAP(flow_skip, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, __u32, 1);
-/* the last flows that conntrack knew nothing of */
-MAP(untranslated, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct untranslated_flows, 1);
 /* the last lookups in the tries of destinations and routes */
 MAP(lookup_cache, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct cached, CACHE_SLOTS);
 /* at the same index, the route of a slot that has several next hops */

@@ -53,17 +53,6 @@ INLINE int is_isolated(struct pod *p)
 	return p->ingress | p->egress;
 }
 
-INLINE int is_syn(__u8 flags)
-{
-	return (flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
-}
-
-/* Of a TCP packet; others have no flags. */
-INLINE int begins_or_ends(__u8 flags)
-{
-	return flags & (TCP_SYN | TCP_FIN | TCP_RST);
-}
-
 /* Whether the rules allow somebody this; `bits` of the key count. */
 INLINE int rules_allow(__u32 list, __u32 identity, struct pod_flow_key *flow, __be16 port,
 		       __u32 bits)
@@ -276,7 +265,7 @@ GLOBAL int skb_is_about_flow(struct __sk_buff *skb, struct inner *in, struct upp
 	       is_about_known_flow(&about, &told, index, direction, now);
 }
 
-/* Whether netpol_cache may have the flow of a packet. Fragments, ICMP, and what begins or ends a TCP
+/* Whether flow_cache may have the flow of a packet. Fragments, ICMP, and what begins or ends a TCP
  * connection are always asked about. */
 INLINE int may_be_cached(struct inner *in, __u8 flags)
 {
@@ -286,19 +275,13 @@ INLINE int may_be_cached(struct inner *in, __u8 flags)
 /* Whether it says that the rules allow the flow; in->hash is made. */
 INLINE int is_allowed_lately(struct inner *in, __u8 flags, struct pod *p, __u32 direction)
 {
-	struct cached_flows *set;
-	__u64 print;
-
 	if (!may_be_cached(in, flags))
 		return 0;
-	print = flow_print(in, direction, p->serial);
-	opaque(print);
-	set = flow_cache_set(in->hash);
-	return set &&
-	       is_flow_cached(set, in->hash, print, *(volatile __u32 *)&p->generation, tick());
+	look_flow_up(in, p, direction);
+	return has_answer(in, FLOW_ALLOWED, *(volatile __u32 *)&p->generation);
 }
 
-/* Whether the packet answers a flow that netpol_cache has: netpol_flow may have lost that flow, to
+/* Whether the packet answers a flow that flow_cache has: netpol_flow may have lost that flow, to
  * make room for others. */
 GLOBAL int is_answer_lately(struct inner *in, struct pod *p, __u32 direction)
 {
@@ -315,12 +298,11 @@ GLOBAL int is_answer_lately(struct inner *in, struct pod *p, __u32 direction)
 	return is_allowed_lately(&back, 0, p, !direction);
 }
 
-/* The same as ask_policies(), and netpol_cache learns of it. */
+/* The same as ask_policies(), and flow_cache learns of it. */
 INLINE int learn_policies(struct inner *in, struct upper *upper, struct pod *p, __u32 index,
 			  __u32 direction)
 {
 	__u32 generation = *(volatile __u32 *)&p->generation; /* before policies are asked */
-	struct cached_flows *set = flow_cache_set(in->hash);
 	int reason = ask_policies(in, upper, index, direction, bpf_ktime_get_ns() >> TIME_SHIFT);
 
 	if (reason && may_be_cached(in, upper->flags) && is_answer_lately(in, p, direction))
@@ -328,22 +310,12 @@ INLINE int learn_policies(struct inner *in, struct upper *upper, struct pod *p, 
 	if (reason)
 		count_policy(index,
 			     direction == INGRESS ? NETPOL_INGRESS_DROPPED : NETPOL_EGRESS_DROPPED);
-	else if (set && may_be_cached(in, upper->flags))
-		cache_flow(set, in->hash, flow_print(in, direction, p->serial), generation, tick());
+	else if (may_be_cached(in, upper->flags))
+		learn_answer(in, FLOW_ALLOWED, generation);
 	return reason;
 }
 
-/* Of a TCP packet; others have none. */
-INLINE __u8 skb_tcp_flags(struct __sk_buff *skb, struct inner *in)
-{
-	__u8 *flags = 0;
-
-	if (!in->fragment && in->protocol == NH_TCP)
-		flags = skb_at(skb, in->l4 + TCP_FLAGS, 1);
-	return flags ? *flags : 0;
-}
-
-/* Asks them, where netpol_cache does not tell. Fragments the kernel puts together first, except
+/* Asks them, where flow_cache does not tell. Fragments the kernel puts together first, except
  * those of tenants. */
 GLOBAL int skb_ask_policies(struct __sk_buff *skb, struct inner *in, struct pod *p, __u32 index,
 			    __u32 direction)

@@ -201,17 +201,16 @@ INLINE __u32 pod_policy_of_class(struct __sk_buff *skb, struct inner *in, __u32 
 	return way->policy;
 }
 
-/* What the policies of the sender say, and of a receiver on this node (or NULL): 0, or a
+/* What the policies of the sender say, and of a receiver on this node (each may be NULL): 0, or a
  * reason. What goes by the kernel culvert_forward asks about. */
-INLINE int may_send(struct __sk_buff *skb, struct inner *in, __u32 from, __u32 to,
-		    struct pod *receiver)
+INLINE int may_send(struct __sk_buff *skb, struct inner *in, struct pod *sender, __u32 from,
+		    struct pod *receiver, __u32 to)
 {
-	struct pod *sender = bpf_map_lookup_elem(&pod, &from);
 	int reason = 0;
 
 	if (from == to) /* a pod reaches itself */
 		return 0;
-	if (from && sender)
+	if (sender)
 		reason = skb_policies(skb, in, sender, from, EGRESS);
 	if (!reason && receiver)
 		reason = skb_policies(skb, in, receiver, to, INGRESS);
@@ -233,8 +232,8 @@ INLINE int pod_decide(struct __sk_buff *skb, struct settings *cfg, __u32 flags, 
 {
 	__u32 index, tenant = in->tenant, outside = flags & PORT_EDGE;
 	int reason;
+	struct pod *sender, *receiver;
 	struct cached *to;
-	struct pod *pod_of;
 
 	/* the kernel asks for no neighbours on culvert0, and addresses what it sends to itself */
 	if ((skb->pkt_type != HOST_PACKET && (outside || skb->pkt_type != OTHERHOST_PACKET)) ||
@@ -243,13 +242,14 @@ INLINE int pod_decide(struct __sk_buff *skb, struct settings *cfg, __u32 flags, 
 	flow_choose(skb, in);
 	if (outside && crosses_edge(cfg, in))
 		return REASON_SR_DOMAIN_EDGE;
+	sender = from ? bpf_map_lookup_elem(&pod, &from) : 0;
 	to = flags & PORT_TO_KERNEL ? 0 : inner_target(cfg, in);
 	if (!to ||
 	    (to->kind != TARGET_POD && to->kind != TARGET_POLICY && to->kind != TARGET_CLASSES)) {
 		if (outside && is_for_sid(in))
 			return REASON_SR_DOMAIN_EDGE;
 		if (outside && !tenant)
-			note_kernels(skb, in);
+			note_kernels(skb, in, sender);
 		return REASON_PASSED;
 	}
 	if (in->hops <= 1)
@@ -258,9 +258,9 @@ INLINE int pod_decide(struct __sk_buff *skb, struct settings *cfg, __u32 flags, 
 	if (to->kind != TARGET_POD) {
 		int classes = to->kind == TARGET_CLASSES;
 
-		if (outside && !tenant && kernel_translates(skb, in, 1))
+		if (outside && !tenant && kernel_translates(skb, in, sender, EGRESS))
 			return REASON_PASSED;
-		reason = may_send(skb, in, from, 0, 0);
+		reason = may_send(skb, in, sender, from, 0, 0);
 		if (reason)
 			return reason;
 		if (classes)
@@ -271,15 +271,15 @@ INLINE int pod_decide(struct __sk_buff *skb, struct settings *cfg, __u32 flags, 
 		/* the kernel tells the sender, or cuts it up */
 		return outside && !tenant && reason == REASON_TOO_BIG ? REASON_PASSED : reason;
 	}
-	pod_of = bpf_map_lookup_elem(&pod, &index);
-	if (!pod_of || (outside && !tenant && kernel_translates(skb, in, 1)))
+	receiver = bpf_map_lookup_elem(&pod, &index);
+	if (!receiver || (outside && !tenant && kernel_translates(skb, in, sender, EGRESS)))
 		return REASON_PASSED;
-	reason = may_send(skb, in, from, index, pod_of);
+	reason = may_send(skb, in, sender, from, receiver, index);
 	if (reason)
 		return reason;
 	if (spend_hop(skb, ETH_LEN, in->version))
 		return REASON_PASSED;
-	return to_pod(skb, pod_of, in->version);
+	return to_pod(skb, receiver, in->version);
 }
 
 INLINE int pod_input(struct __sk_buff *skb)

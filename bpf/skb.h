@@ -29,6 +29,10 @@ struct inner {
 	__u8 flow;    /* enum flow_kind: whether it has a record */
 	__u8 tcp_flags; /* as far as records of flows are wanted */
 	__u16 list;     /* segment_list that it leaves by; 0: none */
+	/* look_flow_up(): the serial of the pod whose flow it is, the flow's fingerprint, and the
+	 * state of its entry in flow_cache; 0: it has none. */
+	__u32 known_of;
+	__u64 print, known;
 };
 
 /* IPv4-mapped for IPv4. */
@@ -213,6 +217,27 @@ GLOBAL int read_inner(struct __sk_buff *skb, __u32 offset, __u8 version, struct 
 	}
 	in->hash = inner_hash(in, inner_word(skb, version, in));
 	return 0;
+}
+
+/* Of a TCP packet; others have none. */
+INLINE __u8 skb_tcp_flags(struct __sk_buff *skb, struct inner *in)
+{
+	__u8 *flags = 0;
+
+	if (!in->fragment && in->protocol == NH_TCP)
+		flags = skb_at(skb, in->l4 + TCP_FLAGS, 1);
+	return flags ? *flags : 0;
+}
+
+INLINE int is_syn(__u8 flags)
+{
+	return (flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
+}
+
+/* Of a TCP packet; others have no flags. */
+INLINE int begins_or_ends(__u8 flags)
+{
+	return flags & (TCP_SYN | TCP_FIN | TCP_RST);
 }
 
 /* The kernel's answer to bpf_fib_lookup. 0, where a neighbour may have to be

@@ -4,7 +4,7 @@
 #ifndef CULVERT_TRANSLATED_H
 #define CULVERT_TRANSLATED_H
 
-#include "skb.h"
+#include "flow_cache.h"
 
 /* enum ip_conntrack_status */
 #define SEEN_REPLY (1 << 1)
@@ -29,9 +29,9 @@ struct bpf_ct_opts {
 
 #define CURRENT_NETNS -1
 
-/* How long conntrack knows a flow of a pod's that passes it by, in ms. Each tick in
- * which the flow has packets begins it anew. */
-#define KNOWN_FOR 30000
+/* How long conntrack knows a flow of a pod's that passes it by, in ms, from when it was last asked:
+ * that may be FLOW_CACHED_FOR before the last packet. */
+#define KNOWN_FOR (1000 * (30 + FLOW_CACHED_FOR))
 
 extern struct nf_conn *bpf_skb_ct_lookup(struct __sk_buff *skb, struct bpf_sock_tuple *tuple,
 					 __u32 tuple_size, struct bpf_ct_opts *options,
@@ -128,62 +128,75 @@ INLINE struct overlay *translating(void)
 	return o && o->translates && bpf_skb_ct_lookup ? o : 0;
 }
 
-/* To ask conntrack costs as much as all else that is done with a small packet, so
- * that the answer "no" is kept for what is left of the tick, unless a flow may
- * have become translated since. `sent`: by a pod of this node. */
-INLINE int ask_conntrack(struct __sk_buff *skb, struct inner *in, __u64 generation, __u32 sent)
-{
-	__u64 flow = (__u64)in->hash << 32 | in->ports, now = tick();
-	__u64 ends = (in->src.hi | in->dst.hi << 32) ^ in->src.lo * FLOW_PRIME1 ^
-		     (in->dst.hi + in->dst.lo) * FLOW_PRIME2;
-	__u32 zero = 0;
-	struct untranslated_flows *flows = bpf_map_lookup_elem(&untranslated, &zero);
-	struct untranslated *slot;
-	__u32 status;
-
-	if (!flows)
-		return 1;
-	slot = &flows->slot[in->hash % UNTRANSLATED_SLOTS];
-	if (slot->flow == flow && slot->ends == ends && slot->generation == generation &&
-	    slot->tick == now)
-		return 0;
-	status = conntrack_status(skb, in, sent ? KNOWN_FOR : 0);
-	if (status & NAT_DONE || (!status && sent && make_known(skb, in)))
-		return 1;
-	slot->flow = flow;
-	slot->ends = ends;
-	slot->generation = generation;
-	slot->tick = now;
-	return 0;
-}
-
-/* Whether the packet must pass the kernel; what has no ports may be about a
- * translated flow, or a part of it. A function of its own: it is the same for
- * both programs. */
-GLOBAL int kernel_translates(struct __sk_buff *skb, struct inner *in, __u32 sent)
+/* kernel_translates() of a flow that flow_cache does not have, or of a packet that it cannot
+ * have: what has no ports may be about a translated flow, or a part of it. */
+GLOBAL int ask_conntrack(struct __sk_buff *skb, struct inner *in, __u32 direction)
 {
 	struct overlay *o = translating();
+	__u32 generation, status, sent = direction == EGRESS;
 
 	if (!in || !o)
 		return 0;
 	if (!is_tracked(in))
 		return in->fragment || !is_echo(skb, in);
-	return ask_conntrack(skb, in, *(volatile __u64 *)&o->generation, sent);
+	generation = *(volatile __u64 *)&o->generation; /* before conntrack is asked */
+	status = conntrack_status(skb, in, sent ? KNOWN_FOR : 0);
+	if (status & NAT_DONE || (!status && sent && make_known(skb, in)))
+		return 1;
+	if (in->known_of)
+		learn_answer(in, FLOW_UNTRANSLATED, generation);
+	return 0;
 }
 
-/* A pod's packet is the kernel's. Where it may begin a flow that the kernel then
- * translates, what is known of answers is old. */
-GLOBAL int note_kernels(struct __sk_buff *skb, struct inner *in)
+/* Whether the packet of a pod of this node, or for one, must pass the kernel. To ask conntrack costs
+ * as much as all else that is done with a small packet, so that the answer "no" is kept, unless a
+ * flow may have become translated since. */
+INLINE int kernel_translates(struct __sk_buff *skb, struct inner *in, struct pod *p,
+			     __u32 direction)
+{
+	struct overlay *o = translating();
+
+	if (!o)
+		return 0;
+	if (p && is_tracked(in)) {
+		look_flow_up(in, p, direction);
+		if (has_answer(in, FLOW_UNTRANSLATED, *(volatile __u64 *)&o->generation))
+			return 0;
+	}
+	return ask_conntrack(skb, in, direction);
+}
+
+/* note_kernels() of a flow that conntrack may not know for long. */
+GLOBAL int note_begun(struct __sk_buff *skb, struct inner *in, __u32 syn)
 {
 	struct overlay *o = translating();
 	__u32 status;
 
-	if (!in || !o || !is_tracked(in))
+	if (!in || !o)
 		return 0;
 	status = conntrack_status(skb, in, 0);
-	if (!status || (status & DESTINATION_NAT && !(status & SEEN_REPLY)))
+	if (syn || !status || (status & DESTINATION_NAT && !(status & SEEN_REPLY)))
 		__sync_fetch_and_add(&o->generation, 1);
+	else if (in->known_of)
+		learn_state(in, 1ull << FLOW_SETTLED, 1ull << FLOW_SETTLED);
 	return 0;
+}
+
+/* A pod's packet is the kernel's. Where it may begin a flow that the kernel then
+ * translates, what is known of answers is old. `p` is the pod, or NULL. */
+INLINE void note_kernels(struct __sk_buff *skb, struct inner *in, struct pod *p)
+{
+	__u8 flags;
+
+	if (!translating() || !is_tracked(in))
+		return;
+	flags = skb_tcp_flags(skb, in);
+	if (p && !begins_or_ends(flags)) {
+		look_flow_up(in, p, EGRESS);
+		if (in->known & 1ull << FLOW_SETTLED)
+			return;
+	}
+	note_begun(skb, in, is_syn(flags));
 }
 
 #endif

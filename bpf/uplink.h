@@ -207,8 +207,9 @@ INLINE int deliver_inner(struct __sk_buff *skb, struct settings *cfg, struct out
 	found = inner_target(cfg, in);
 	if (found && found->kind == TARGET_POD) {
 		*index = found->index;
-		if (in->hops > 1 && (in->tenant || !kernel_translates(skb, in, 0)))
-			to = bpf_map_lookup_elem(&pod, index);
+		to = bpf_map_lookup_elem(&pod, index);
+		if (in->hops <= 1 || (!in->tenant && to && kernel_translates(skb, in, to, INGRESS)))
+			to = 0;
 	}
 	if (in->tenant && !to) /* which the kernel knows nothing of */
 		return in->hops > 1 ? REASON_TENANT : REASON_HOP_LIMIT;
@@ -336,20 +337,21 @@ INLINE int uplink_last(struct __sk_buff *skb, struct settings *cfg, struct outer
 	return REASON_PASSED;
 }
 
-/* The next segment, and the policy's headers around all of it. */
-GLOBAL int encapsulate_next(struct __sk_buff *skb, __u32 policy, struct in6 *next, __u32 left)
+/* The next segment, and the policy's headers around all of it. `in` is the caller's: there is no room
+ * for it on the stack of this. */
+GLOBAL int encapsulate_next(struct __sk_buff *skb, __u32 policy, struct in6 *next, __u32 left,
+			    struct inner *in)
 {
 	struct settings *cfg = &node_settings;
-	struct inner in = {};
 	__u8 segments_left = left;
 
-	if (!next || read_inner(skb, ETH_LEN, 6, &in))
+	if (!next || !in || read_inner(skb, ETH_LEN, 6, in))
 		return REASON_IPV6_MALFORMED;
 	if (bpf_skb_store_bytes(skb, ETH_LEN + 24, next, SEGMENT_LEN, BPF_F_RECOMPUTE_CSUM) ||
 	    bpf_skb_store_bytes(skb, ETH_LEN + IPV6_LEN + 3, &segments_left, 1,
 				BPF_F_RECOMPUTE_CSUM))
 		return REASON_HEADROOM;
-	return encapsulate(skb, cfg, policy, &in);
+	return encapsulate(skb, cfg, policy, in);
 }
 
 INLINE int binds(struct local_sid *sid)
@@ -360,12 +362,13 @@ INLINE int binds(struct local_sid *sid)
 /* End.B6.Encaps, End.B6.Encaps.Red. */
 INLINE int uplink_bind(struct __sk_buff *skb, struct outer *o)
 {
+	struct inner in = {};
 	int reason;
 
 	if (o->hops <= 1)
 		return REASON_HOP_LIMIT;
 	reason = next_of_list(skb, o);
-	return reason ? reason : encapsulate_next(skb, o->sid->policy, &o->next, o->left);
+	return reason ? reason : encapsulate_next(skb, o->sid->policy, &o->next, o->left, &in);
 }
 
 /* An ordinary packet to the node, whose address is a SID too (`sids: double`). */

@@ -22,6 +22,7 @@ BTF_TYPE(enum, class_table);
 BTF_TYPE(enum, container);
 BTF_TYPE(enum, filter_flags);
 BTF_TYPE(enum, flavor);
+BTF_TYPE(enum, flow_answer_at);
 BTF_TYPE(enum, flow_kind);
 BTF_TYPE(enum, flow_limits);
 BTF_TYPE(enum, flow_where);

@@ -54,7 +54,7 @@ struct pod_flow_key {
 struct pod_flow {
 	struct pod_flow_key key;
 	__u32 generation; /* of the pod's rules that allowed it */
-	__u32 seen;       /* when it last had a packet that was not in netpol_cache, in s */
+	__u32 seen;       /* when it last had a packet that was not in flow_cache, in s */
 	__u8 direction;   /* enum direction of its first packet */
 	__u8 closing;     /* TCP: a FIN or RST was seen after the last SYN */
 	__u8 pad[2];
@@ -73,19 +73,30 @@ struct pod_flow_bucket {
 /* Jiffies to ticks of 0.26 to 2.6 s, by the kernel's CONFIG_HZ of 1000 to 100. */
 #define TICK_SHIFT 8
 
-/* netpol_cache: flows that rules allow; see flow_cache.h. A set is a cache line. */
+/* flow_cache: what is known of flows, so that nobody is asked; see flow_cache.h. A set is a cache
+ * line. */
 #define FLOW_CACHE_WAYS 4
 #define FLOW_CACHED_TICKS 8
 #define FLOW_CACHED_FOR 21 /* the same in s, at most */
 
 struct cached_flow {
 	__u64 sum;   /* the flow's fingerprint ^ state */
-	__u64 state; /* generation of the pod's rules << 32 | until which tick */
+	__u64 state; /* enum flow_answer_at */
 };
 
 struct cached_flows {
 	struct cached_flow way[FLOW_CACHE_WAYS];
 };
+
+/* cached_flow.state: answers, and in the lowest 16 bits until which tick they count. An answer of 23
+ * bits has FLOW_ANSWERED, and as much as there is room for of the generation of what was asked. */
+enum flow_answer_at {
+	FLOW_UNTRANSLATED = 16, /* conntrack does not translate it; overlay.generation */
+	FLOW_ALLOWED = 39, /* the pod's rules allow it; pod.generation */
+	FLOW_SETTLED = 62, /* one bit: it is the kernel's, and does not begin */
+};
+#define FLOW_ANSWER_MASK 0x7fffffull
+#define FLOW_ANSWERED 0x400000
 
 enum direction {
 	INGRESS, /* to the pod */
@@ -117,19 +128,6 @@ struct overlay {
 	__u32 pad2;
 	/* another after each packet that may begin one: written by the data path */
 	__u64 generation;
-};
-
-/* Flows that conntrack was asked about and does not translate, on each CPU. */
-#define UNTRANSLATED_SLOTS 512
-
-struct untranslated {
-	__u64 flow, ends;  /* hash and ports, addresses */
-	__u64 generation;
-	__u64 tick;        /* what is not told by the generation is soon asked again */
-};
-
-struct untranslated_flows {
-	struct untranslated slot[UNTRANSLATED_SLOTS];
 };
 
 #endif

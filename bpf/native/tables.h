@@ -81,11 +81,10 @@ static void make_maps(void)
 	MAKE_MAP(netpol_peer, ENTRIES);
 	MAKE_MAP(netpol_rule, ENTRIES);
 	MAKE_MAP(netpol_flow, FLOW_BUCKETS);
-	MAKE_MAP(netpol_cache, FLOW_BUCKETS * (FLOW_WAYS / FLOW_CACHE_WAYS));
+	MAKE_MAP(flow_cache, FLOW_BUCKETS * (FLOW_WAYS / FLOW_CACHE_WAYS));
 	MAKE_MAP(netpol_counter, PODS * NETPOL_COUNTS);
 	MAKE_MAP(flow_budget, PODS * FLOW_DIRECTIONS);
 	MAKE_MAP(flow_skip, 1);
-	MAKE_MAP(untranslated, 1);
 	MAKE_MAP(lookup_cache, CACHE_SLOTS);
 	MAKE_MAP(cached_route, CACHE_SLOTS);
 	MAKE_MAP(route_root, ROUTE_ROOTS);

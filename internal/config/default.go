@@ -58,7 +58,7 @@ func (c *Config) SetDefaults() {
 	setDefault(&c.Limits.Tunnels, 65536)
 	setDefault(&c.Limits.Routes, 65536)
 	setDefault(&c.Limits.Adjacencies, 4096)
-	if c.Overlay.UsesKube() {
+	if c.Overlay.IsSet() {
 		setDefault(&c.Limits.PodFlows, DefaultPodFlows)
 	}
 	if c.BGP.IsSet() {

@@ -74,7 +74,7 @@ func (d *DataPlane) prepare(spec *ebpf.CollectionSpec) {
 			spec.Maps[name].MaxEntries = n
 		}
 	}
-	for name, n := range map[string]uint32{abi.MapNetpolFlow: l.FlowBuckets(), abi.MapNetpolCache: l.FlowCacheSets()} {
+	for name, n := range map[string]uint32{abi.MapNetpolFlow: l.FlowBuckets(), abi.MapFlowCache: l.FlowCacheSets()} {
 		d.unused[name] = pin.Unused{Entries: spec.Maps[name].MaxEntries}
 		if l.PodFlows != 0 {
 			spec.Maps[name].MaxEntries = n
@@ -97,7 +97,7 @@ func (d *DataPlane) prepare(spec *ebpf.CollectionSpec) {
 		abi.MapNatBucket, abi.MapUeBucket, abi.MapPdr, abi.MapRefused, abi.MapQuota, abi.MapFilter, abi.MapFrameFilter, abi.MapForwarding, abi.MapMeter, abi.MapSliceMeter} {
 		spec.Maps[name].Flags |= unix.BPF_F_MMAPABLE
 	}
-	spec.Maps[abi.MapNetpolCache].Flags |= unix.BPF_F_MMAPABLE // begins with a page then, and each entry with a cache line
+	spec.Maps[abi.MapFlowCache].Flags |= unix.BPF_F_MMAPABLE // begins with a page then, and each entry with a cache line
 	if d.edit != nil {
 		d.edit(spec)
 	}

@@ -123,7 +123,7 @@ func (r *rig) checkFlowEnds(t *testing.T) {
 		aged := bucket
 		aged.Flow[way].Seen -= age
 		must(t, r.d.maps[abi.MapNetpolFlow].Put(&key, &aged))
-		must(t, empty(r.d.maps[abi.MapNetpolCache]))
+		must(t, empty(r.d.maps[abi.MapFlowCache]))
 		before := r.counters(t)
 		runOn(t, program, answer, rowPod)
 		if got := since(before, r.counters(t)); got["outcome "+end].Packets != 1 {
@@ -290,7 +290,7 @@ func TestConnectionBeginsAgain(t *testing.T) {
 			"a RST of the server, and again": {&rst, false, true, "forwarded"},
 		} {
 			must(t, empty(r.d.maps[abi.MapNetpolFlow]))
-			must(t, empty(r.d.maps[abi.MapNetpolCache]))
+			must(t, empty(r.d.maps[abi.MapFlowCache]))
 			send := func(fromPod bool, flags *uint8) {
 				port, frame := rowPod, of(ip4("10.2.2.2", "10.1.1.1"), packet.TCP{Sport: 90, Dport: 2000, Flags: flags})
 				if fromPod {
@@ -307,7 +307,7 @@ func TestConnectionBeginsAgain(t *testing.T) {
 			key, bucket, way := r.flowOf(t, "10.2.2.2", 2000, 90)
 			bucket.Flow[way].Seen -= 200
 			must(t, r.d.maps[abi.MapNetpolFlow].Put(&key, &bucket))
-			must(t, empty(r.d.maps[abi.MapNetpolCache]))
+			must(t, empty(r.d.maps[abi.MapFlowCache]))
 			before := r.counters(t)
 			send(false, nil)
 			if got := since(before, r.counters(t)); got["outcome "+row.want].Packets != 1 {

@@ -164,6 +164,52 @@ func TestServiceAndDirect(t *testing.T) {
 	f.noDrops(t)
 }
 
+// TestServiceBegins: what is known of other flows is old when a flow of the kernel's begins, also on the ports
+// of one that has just ended, and not while it goes on.
+func TestServiceBegins(t *testing.T) {
+	f := served(t, 1)
+	n := f.nodes[0]
+	client, backend := n.pods[0], n.pods[1]
+	backend.echo(t)
+	n.IP(t, "-4 route add 10.96.0.0/16 dev culvert0")
+	n.Run(t, "nft", fmt.Sprintf("add table ip nat; add chain ip nat pre { type nat hook prerouting priority -100; }; add rule ip nat pre ip daddr 10.96.0.1 dnat to %s", backend.addresses()[0]))
+	begun := func() uint64 {
+		var o abi.Overlay
+		must(t, n.d.maps[abi.MapOverlay].Lookup(uint32(0), &o))
+		return o.Generation
+	}
+	for _, network := range []string{"udp", "tcp"} {
+		for _, name := range []string{"the first flow", "another on the same ports"} {
+			before := begun()
+			conn := fromPort(t, client.NS, network, 20000, addr("10.96.0.1"))
+			ask(t, network, conn)
+			ask(t, network, conn)
+			now := begun()
+			if now == before && (network == "tcp" || name == "the first flow") { // of UDP the second is the first one
+				t.Errorf("%s, %s: nobody heard of it", network, name)
+			}
+			for range 5 {
+				ask(t, network, conn)
+			}
+			if begun() != now {
+				t.Errorf("%s, %s: it began anew while it went on", network, name)
+			}
+			closeFirst(t, conn)
+		}
+	}
+	settled := 0
+	var set abi.CachedFlows
+	var key uint32
+	for it := n.d.maps[abi.MapFlowCache].Iterate(); it.Next(&key, &set); {
+		for _, w := range set.Way {
+			settled += int(w.State >> abi.FlowAnswerAtFLOW_SETTLED & 1)
+		}
+	}
+	if settled != 2 {
+		t.Errorf("%d flows are settled, want that of UDP and that of TCP", settled)
+	}
+}
+
 // seen is how many packets of a node the router has seen, which it drops.
 func (f *fabric) seen(t testing.TB) (packets int) {
 	t.Helper()

@@ -40,9 +40,9 @@ type renewal struct {
 var transient = map[string]bool{
 	abi.MapNextProgram: true, abi.MapDevice: true, abi.MapTraceFilter: true,
 	abi.MapSpreadSettings: true, abi.MapSpreadBucket: true, abi.MapSpreadQueue: true, abi.MapSpreadCpu: true, abi.MapSpreadCpu2: true,
-	abi.MapLookupCache: true, abi.MapCachedRoute: true, abi.MapUntranslated: true, abi.MapUeBucket: true,
+	abi.MapLookupCache: true, abi.MapCachedRoute: true, abi.MapUeBucket: true,
 	abi.MapJourneyState: true, abi.MapMoveScratch: true, abi.MapTraceScratch: true, abi.MapErrorsLeft: true, abi.MapFlowSkip: true,
-	abi.MapNetpolCache: true,
+	abi.MapFlowCache: true,
 }
 
 // Only packets change these and counters, so that they are copied again at the last moment.

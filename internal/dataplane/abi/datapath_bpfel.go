@@ -195,6 +195,14 @@ const (
 	FlavorFLAVOR_NEXT_C_SID Flavor = 8
 )
 
+type FlowAnswerAt uint32
+
+const (
+	FlowAnswerAtFLOW_UNTRANSLATED FlowAnswerAt = 16
+	FlowAnswerAtFLOW_ALLOWED      FlowAnswerAt = 39
+	FlowAnswerAtFLOW_SETTLED      FlowAnswerAt = 62
+)
+
 type FlowBudget struct {
 	_       structs.HostLayout
 	Second  uint32
@@ -1236,17 +1244,6 @@ const (
 	UeToUeUE_TO_UE_N6    UeToUe = 2
 )
 
-type UntranslatedFlows struct {
-	_    structs.HostLayout
-	Slot [512]struct {
-		_          structs.HostLayout
-		Flow       uint64
-		Ends       uint64
-		Generation uint64
-		Tick       uint64
-	}
-}
-
 type Volume struct {
 	_            structs.HostLayout
 	Word         uint64
@@ -1282,6 +1279,7 @@ const (
 	MapErrorsLeft      = "errors_left"
 	MapFilter          = "filter"
 	MapFlowBudget      = "flow_budget"
+	MapFlowCache       = "flow_cache"
 	MapFlowRecords     = "flow_records"
 	MapFlowSkip        = "flow_skip"
 	MapForwarding      = "forwarding"
@@ -1304,7 +1302,6 @@ const (
 	MapN4State         = "n4_state"
 	MapNameByIndex     = "name_by_index"
 	MapNatBucket       = "nat_bucket"
-	MapNetpolCache     = "netpol_cache"
 	MapNetpolCounter   = "netpol_counter"
 	MapNetpolFlow      = "netpol_flow"
 	MapNetpolPeer      = "netpol_peer"
@@ -1349,7 +1346,6 @@ const (
 	MapTunnelByTeid    = "tunnel_by_teid"
 	MapUeBucket        = "ue_bucket"
 	MapUeReach         = "ue_reach"
-	MapUntranslated    = "untranslated"
 	ProgCulvertClosed  = "culvert_closed"
 	ProgCulvertCpu     = "culvert_cpu"
 	ProgCulvertForward = "culvert_forward"
@@ -1435,6 +1431,7 @@ type MapSpecs struct {
 	ErrorsLeft     *ebpf.MapSpec `ebpf:"errors_left"`
 	Filter         *ebpf.MapSpec `ebpf:"filter"`
 	FlowBudget     *ebpf.MapSpec `ebpf:"flow_budget"`
+	FlowCache      *ebpf.MapSpec `ebpf:"flow_cache"`
 	FlowRecords    *ebpf.MapSpec `ebpf:"flow_records"`
 	FlowSkip       *ebpf.MapSpec `ebpf:"flow_skip"`
 	Forwarding     *ebpf.MapSpec `ebpf:"forwarding"`
@@ -1457,7 +1454,6 @@ type MapSpecs struct {
 	N4State        *ebpf.MapSpec `ebpf:"n4_state"`
 	NameByIndex    *ebpf.MapSpec `ebpf:"name_by_index"`
 	NatBucket      *ebpf.MapSpec `ebpf:"nat_bucket"`
-	NetpolCache    *ebpf.MapSpec `ebpf:"netpol_cache"`
 	NetpolCounter  *ebpf.MapSpec `ebpf:"netpol_counter"`
 	NetpolFlow     *ebpf.MapSpec `ebpf:"netpol_flow"`
 	NetpolPeer     *ebpf.MapSpec `ebpf:"netpol_peer"`
@@ -1502,7 +1498,6 @@ type MapSpecs struct {
 	TunnelByTeid   *ebpf.MapSpec `ebpf:"tunnel_by_teid"`
 	UeBucket       *ebpf.MapSpec `ebpf:"ue_bucket"`
 	UeReach        *ebpf.MapSpec `ebpf:"ue_reach"`
-	Untranslated   *ebpf.MapSpec `ebpf:"untranslated"`
 }
 
 // VariableSpecs contains global variables before they are loaded into the kernel.
@@ -1542,6 +1537,7 @@ type Maps struct {
 	ErrorsLeft     *ebpf.Map `ebpf:"errors_left"`
 	Filter         *ebpf.Map `ebpf:"filter"`
 	FlowBudget     *ebpf.Map `ebpf:"flow_budget"`
+	FlowCache      *ebpf.Map `ebpf:"flow_cache"`
 	FlowRecords    *ebpf.Map `ebpf:"flow_records"`
 	FlowSkip       *ebpf.Map `ebpf:"flow_skip"`
 	Forwarding     *ebpf.Map `ebpf:"forwarding"`
@@ -1564,7 +1560,6 @@ type Maps struct {
 	N4State        *ebpf.Map `ebpf:"n4_state"`
 	NameByIndex    *ebpf.Map `ebpf:"name_by_index"`
 	NatBucket      *ebpf.Map `ebpf:"nat_bucket"`
-	NetpolCache    *ebpf.Map `ebpf:"netpol_cache"`
 	NetpolCounter  *ebpf.Map `ebpf:"netpol_counter"`
 	NetpolFlow     *ebpf.Map `ebpf:"netpol_flow"`
 	NetpolPeer     *ebpf.Map `ebpf:"netpol_peer"`
@@ -1609,7 +1604,6 @@ type Maps struct {
 	TunnelByTeid   *ebpf.Map `ebpf:"tunnel_by_teid"`
 	UeBucket       *ebpf.Map `ebpf:"ue_bucket"`
 	UeReach        *ebpf.Map `ebpf:"ue_reach"`
-	Untranslated   *ebpf.Map `ebpf:"untranslated"`
 }
 
 func (m *Maps) Close() error {
@@ -1625,6 +1619,7 @@ func (m *Maps) Close() error {
 		m.ErrorsLeft,
 		m.Filter,
 		m.FlowBudget,
+		m.FlowCache,
 		m.FlowRecords,
 		m.FlowSkip,
 		m.Forwarding,
@@ -1647,7 +1642,6 @@ func (m *Maps) Close() error {
 		m.N4State,
 		m.NameByIndex,
 		m.NatBucket,
-		m.NetpolCache,
 		m.NetpolCounter,
 		m.NetpolFlow,
 		m.NetpolPeer,
@@ -1692,7 +1686,6 @@ func (m *Maps) Close() error {
 		m.TunnelByTeid,
 		m.UeBucket,
 		m.UeReach,
-		m.Untranslated,
 	)
 }
 

@@ -72,7 +72,7 @@ type Limits struct {
 	Sessions     uint32 // 0: no user plane function, and no memory for it
 	Filters      uint32 // of all sessions, 12 for each of Sessions unless set
 	NATAddresses uint32 // public ones, each with 1.5 MB of ports
-	PodFlows     uint32 // of pods that NetworkPolicies isolate; 0: no pods
+	PodFlows     uint32 // 0: no pods
 }
 
 // MaxSessions bounds Limits.Sessions: the low 24 bits of a TEID are an entry.
@@ -113,7 +113,7 @@ func (l Limits) FlowBuckets() uint32 {
 	return 1 << bits.Len32((l.PodFlows-1)/ways)
 }
 
-// FlowCacheSets is how many sets netpol_cache has, with room for as many flows as netpol_flow.
+// FlowCacheSets is how many sets flow_cache has, with room for PodFlows.
 func (l Limits) FlowCacheSets() uint32 {
 	return l.FlowBuckets() * uint32(len(abi.PodFlowBucket{}.Flow)/len(abi.CachedFlows{}.Way))
 }

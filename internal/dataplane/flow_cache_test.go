@@ -10,7 +10,7 @@ import (
 // changeCached changes what the cache of flows has. It returns how many flows that are.
 func (r *rig) changeCached(t *testing.T, change func(*abi.CachedFlow)) (n int) {
 	t.Helper()
-	m := r.d.maps[abi.MapNetpolCache]
+	m := r.d.maps[abi.MapFlowCache]
 	var key uint32
 	var set abi.CachedFlows
 	for it := m.Iterate(); it.Next(&key, &set); {
@@ -75,7 +75,7 @@ func TestFlowCache(t *testing.T) {
 			{"other rules", func() { must(t, r.d.Pods.Renew()) }, rowPod, of(other4, udp(6, 5)), dropped},
 			{"another pod", again, rowPod, of(other4, udp(6, 5)), dropped},
 		} {
-			must(t, empty(r.d.maps[abi.MapNetpolCache]))
+			must(t, empty(r.d.maps[abi.MapFlowCache]))
 			sends(row.name+": asks", abi.ProgCulvertPod, rowPeer, of(own, udp(5, 6)), passes)
 			sends(row.name+": the first answer", abi.ProgCulvertPod, rowPod, of(other4, udp(6, 5)), passes)
 			sends(row.name+": asks, IPv6", abi.ProgCulvertPod, rowPeer, of(own6, udp(5, 6)), passes)
@@ -119,9 +119,68 @@ func TestFlowCacheAnswers(t *testing.T) {
 // agedFlow is a flow of the cache that came so many ticks earlier (TICK_SHIFT).
 func agedFlow(f abi.CachedFlow, ticks uint64) abi.CachedFlow {
 	print := f.Sum ^ f.State
-	f.State -= ticks
+	f.State = f.State&^0xffff | uint64(uint16(f.State)-uint16(ticks))
 	f.Sum = print ^ f.State
 	return f
+}
+
+// answered says which answers a flow of the cache has, and until which tick.
+func answered(f abi.CachedFlow) (untranslated, allowed bool, until uint16) {
+	has := func(at abi.FlowAnswerAt) bool { return f.State>>at&0x400000 != 0 }
+	return has(abi.FlowAnswerAtFLOW_UNTRANSLATED), has(abi.FlowAnswerAtFLOW_ALLOWED), uint16(f.State)
+}
+
+// TestFlowCacheAnswersOfTwo: what conntrack said of a flow says nothing about rules, nor the other way round; an
+// answer that comes later lets the other count no longer.
+func TestFlowCacheAnswersOfTwo(t *testing.T) {
+	inNamespace(t, rowPorts, func() {
+		r := newRowRig(t)
+		isolatePeer(t, r)
+		sends := sender(t, r)
+		translates := func(generation uint64) {
+			must(t, r.d.maps[abi.MapOverlay].Put(uint32(0), &abi.Overlay{Translates: 1, Generation: generation}))
+		}
+		only := func() (f abi.CachedFlow) {
+			t.Helper()
+			if n := r.changeCached(t, func(at *abi.CachedFlow) { f = *at }); n != 1 {
+				t.Fatalf("%d flows are in the cache, want 1", n)
+			}
+			return f
+		}
+		udp := packet.UDP{Sport: 5, Dport: 6}
+		asks, refused := of(ip4("10.1.1.1", "10.2.2.2"), udp), of(ip6(other, dt4), ip4("10.11.0.1", "10.1.1.1"), udp)
+
+		translates(1)
+		for _, name := range []string{"first", "second"} {
+			sends(name+" packet that no rule allows", abi.ProgCulvertUplink, rowUplink, refused, "policy_ingress")
+			if untranslated, allowed, _ := answered(only()); !untranslated || allowed {
+				t.Errorf("%s packet: untranslated %t, allowed %t; want only the former", name, untranslated, allowed)
+			}
+		}
+		must(t, empty(r.d.maps[abi.MapFlowCache]))
+		must(t, r.d.maps[abi.MapOverlay].Put(uint32(0), &abi.Overlay{}))
+		sends("no kernel translates", abi.ProgCulvertPod, rowPeer, asks, "forwarded")
+		if untranslated, allowed, _ := answered(only()); untranslated || !allowed {
+			t.Errorf("no kernel translates: untranslated %t, allowed %t; want only the latter", untranslated, allowed)
+		}
+		r.changeCached(t, func(f *abi.CachedFlow) { *f = agedFlow(*f, 5) })
+		_, _, until := answered(only())
+		translates(2)
+		sends("the kernel translates", abi.ProgCulvertPod, rowPeer, asks, "forwarded")
+		before := only()
+		if untranslated, allowed, at := answered(before); !untranslated || !allowed || at != until {
+			t.Errorf("the kernel translates: untranslated %t, allowed %t, until %d; want both, until %d", untranslated, allowed, at, until)
+		}
+		sends("nothing changed", abi.ProgCulvertPod, rowPeer, asks, "forwarded")
+		if only() != before {
+			t.Errorf("nothing changed, and the cache has %+v, want %+v", only(), before)
+		}
+		translates(3)
+		sends("another flow may be translated", abi.ProgCulvertPod, rowPeer, asks, "forwarded")
+		if only().State == before.State {
+			t.Error("another flow may be translated, and nobody was asked again")
+		}
+	})
 }
 
 // TestFlowCacheTells: the table hears that a flow goes on, and at once that a connection closes.
