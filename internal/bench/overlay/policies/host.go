@@ -80,7 +80,7 @@ func openHost(ctx context.Context, plan Plan, name, enforce string, pods []strin
 	c := &config.Config{
 		Interfaces: []config.Interface{{Name: node.PortIn, Roles: []config.Role{config.RoleAny}}},
 		Overlay: config.Overlay{
-			Mode: config.OverlayKube, Node: ownNode, Address: ownAddress, Uplinks: []string{uplink}, Locator: netip.MustParsePrefix("fc00:0:1::/48"),
+			Mode: config.OverlayKube, Node: ownNode, Address: ownAddress, Uplinks: []string{uplink}, Locator: netip.MustParsePrefix("fc00:0:1::/48"), Masquerade: true,
 		},
 	}
 	c.Overlay.Accept.SIDs = []netip.Prefix{everything}
