@@ -323,11 +323,27 @@ INLINE int uplink_end(struct __sk_buff *skb, struct settings *cfg, struct outer 
 		       : REASON_PASSED;
 }
 
+/* An ordinary packet to the node, whose address is a SID too (`sids: double`). */
+INLINE int is_for_node(struct outer *o)
+{
+	return o->sid->behavior == END && !o->left && !o->shifted && o->type != NH_IPV4 &&
+	       o->type != NH_IPV6;
+}
+
+/* A fragment of an ordinary packet to the node. One of a tunnel or behind a routing header is none. */
+INLINE int is_fragment_for_node(struct __sk_buff *skb, struct outer *o)
+{
+	__u8 *next = skb_at(skb, ETH_LEN + IPV6_LEN, 1);
+
+	return is_for_node(o) && !o->srh && o->sid->flags & SID_ALLOW_UPPER_LAYER && next &&
+	       *next != NH_IPV4 && *next != NH_IPV6 && *next != NH_ROUTING;
+}
+
 /* End where it is the last segment. */
 INLINE int uplink_last(struct __sk_buff *skb, struct settings *cfg, struct outer *o)
 {
 	if (o->type == NH_FRAGMENT)
-		return REASON_FRAGMENT;
+		return is_fragment_for_node(skb, o) ? REASON_PASSED : REASON_FRAGMENT;
 	if (o->sid->flavors & FLAVOR_USD && (o->type == NH_IPV4 || o->type == NH_IPV6))
 		return skb_decapsulate(skb, cfg, o);
 	if (!(o->sid->flags & SID_ALLOW_UPPER_LAYER))
@@ -369,13 +385,6 @@ INLINE int uplink_bind(struct __sk_buff *skb, struct outer *o)
 		return REASON_HOP_LIMIT;
 	reason = next_of_list(skb, o);
 	return reason ? reason : encapsulate_next(skb, o->sid->policy, &o->next, o->left, &in);
-}
-
-/* An ordinary packet to the node, whose address is a SID too (`sids: double`). */
-INLINE int is_for_node(struct outer *o)
-{
-	return o->sid->behavior == END && !o->left && !o->shifted && o->type != NH_IPV4 &&
-	       o->type != NH_IPV6;
 }
 
 INLINE int uplink_behave(struct __sk_buff *skb, struct settings *cfg, struct ipv6 *ip,
