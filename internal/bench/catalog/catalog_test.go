@@ -3,6 +3,7 @@ package catalog
 import (
 	"encoding/binary"
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/rig"
 	"github.com/culvert-net/culvert/internal/checksum"
 	"github.com/culvert-net/culvert/internal/packet"
+	"github.com/culvert-net/culvert/internal/smf"
 )
 
 // What the report is to hold (docs/reference/semantics.md names them).
@@ -122,6 +124,25 @@ func TestWantFindsFaults(t *testing.T) {
 	for _, f := range Functions(ShortSize) {
 		if err := rig.WantLike(f.Data).Check(f.Data, len(f.Data)); err != nil {
 			t.Errorf("%s: its frame is not like itself: %v", f.Name, err)
+		}
+	}
+}
+
+// Sessions of one place are the same.
+func TestAPlaceIsOneGroups(t *testing.T) {
+	groups := map[[2]uint32]*Sessions{}
+	for _, f := range Variants(UPFFunctions(ShortSize))[1:] {
+		s := f.Sessions
+		before := groups[s.ID()]
+		if before == nil {
+			groups[s.ID()] = s
+			continue
+		}
+		var specs [2]smf.Spec
+		before.Spec(&specs[0])
+		s.Spec(&specs[1])
+		if !reflect.DeepEqual(specs[0], specs[1]) || s.Dialect != before.Dialect || !reflect.DeepEqual(s.Slice, before.Slice) {
+			t.Errorf("%s: place %d of groups of %d is another's", f.Name, s.Place, s.Most)
 		}
 	}
 }

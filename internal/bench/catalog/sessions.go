@@ -107,7 +107,7 @@ func withFlow(spec func(*smf.Spec)) func(*smf.Spec) {
 // are FewGroups at most.
 const (
 	FewSessions = 1000
-	FewGroups   = 10
+	FewGroups   = 11
 )
 
 // UPFFunctions are the two directions of a session with one QER and one URR, with
@@ -133,7 +133,7 @@ func UPFFunctions(size int) []Function {
 		{"", "_filters_1", Sessions{Place: 0, Most: FewSessions, Dialect: smf.Free5GC, Spec: Filtered(1)}},
 		{"", "_filters_4", Sessions{Place: 1, Most: FewSessions, Dialect: smf.Free5GC, Spec: Filtered(4)}},
 		{"", "_filters_16", Sessions{Place: 2, Most: FewSessions, Dialect: smf.Free5GC, Spec: Filtered(16)}},
-		{"", "_filters_16_near", Sessions{Place: 7, Most: FewSessions, Dialect: smf.Free5GC, Spec: near(16)}},
+		{"", "_filters_16_near", Sessions{Place: nearPlace, Most: FewSessions, Dialect: smf.Free5GC, Spec: near(16)}},
 	} {
 		up, down := Uplink(k.suffix, k.sessions, size), Downlink(k.suffix, k.sessions, size)
 		up.Name, down.Name = k.prefix+up.Name, k.prefix+down.Name

@@ -105,6 +105,7 @@ func steerPort(c *config.Config, list []Function) {
 
 // The places of the groups of sessions that few functions have.
 const (
+	nearPlace    = FewGroups - 4
 	srv6Place    = FewGroups - 3
 	outsidePlace = FewGroups - 2
 	ipv6Place    = FewGroups - 1
