@@ -100,7 +100,8 @@ func (s *server) status(t *testing.T, api connection, denied func(string, error)
 		return err
 	}
 	denied("a summary that nobody has counted", summarize("151/151 Standby"))
-	denied("one that leaves nodes out", summarize("150/150 Active"))
+	// The agent may have removed its own entry by now.
+	denied("one that leaves nodes out", summarize("149/149 Active"))
 	s.waits(t, "the summary", func() error { // the agent itself writes both
 		got := s.kubectl(t, "root", "get", "srp", "shared")
 		return want(strings.Contains(got, " 150/151 Active, 1/151 Waiting   node-1: Waiting: the node has not judged it yet "), "%s", got)
