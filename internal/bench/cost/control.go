@@ -153,8 +153,9 @@ func (p Plan) upfConfiguration(c *config.Config) {
 	// Sessions with several filters have a meter for each direction, and a pair of PDRs for each
 	// filter.
 	c.Limits.Sessions = uint32(1)<<(32-pool.Bits()) + 2*rich + 2*pairs
-	// Each of the pair has a filter. Open5GS' sessions have two PDRs on the uplink's F-TEID, each with one.
-	c.Limits.Tunnels, c.Limits.Filters = 1024, 1<<16+2*filtered+2*pairs
+	// Filters are in runs of four: each of the pair has one at most, and Open5GS' sessions have one for the two
+	// PDRs on the uplink's F-TEID.
+	c.Limits.Tunnels, c.Limits.Filters = 1024, 1<<16+4*(filtered+2*pairs)
 }
 
 // MakeUPF makes the node a UPF with a pool of UEs' addresses.
