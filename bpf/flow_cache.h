@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* flow_cache: what others said of a flow, for a packet that finds its flow there in one cache line
- * and asks none of them: conntrack (translated.h), and rules (netpol.h). A flow stays for
+/* flow_cache: what conntrack (translated.h) and NetworkPolicies (netpol.h) answered about a flow. A
+ * packet that finds its flow there reads one cache line and asks neither. A flow stays for
  * FLOW_CACHED_TICKS: then its next packet asks them, and netpol_flow so learns that the flow goes
- * on. Nobody misses what is displaced.
+ * on. So does the next packet of a flow that was displaced.
  *
  * Instead of a key an entry has a fingerprint: a keyed hash (settings.flow_key) of which two
  * flows have the same one with a probability of 2^-64, whoever chooses them. The sets are

@@ -330,13 +330,20 @@ INLINE int is_for_node(struct outer *o)
 	       o->type != NH_IPV6;
 }
 
-/* A fragment of an ordinary packet to the node. One of a tunnel or behind a routing header is none. */
-INLINE int is_fragment_for_node(struct __sk_buff *skb, struct outer *o)
+/* Whether the fragment behind the IPv6 header is of layer 4: of no tunnel, and with no other extension
+ * header, where a routing header may hide. A function of its own, for the verifier's sake. */
+GLOBAL int is_fragment_of_layer4(struct __sk_buff *skb)
 {
 	__u8 *next = skb_at(skb, ETH_LEN + IPV6_LEN, 1);
 
-	return is_for_node(o) && !o->srh && o->sid->flags & SID_ALLOW_UPPER_LAYER && next &&
-	       *next != NH_IPV4 && *next != NH_IPV6 && *next != NH_ROUTING;
+	return next && *next != NH_IPV4 && *next != NH_IPV6 && !is_extension(*next);
+}
+
+/* Of an ordinary packet to the node. */
+INLINE int is_fragment_for_node(struct __sk_buff *skb, struct outer *o)
+{
+	return is_for_node(o) && !o->srh && o->sid->flags & SID_ALLOW_UPPER_LAYER &&
+	       is_fragment_of_layer4(skb);
 }
 
 /* End where it is the last segment. */

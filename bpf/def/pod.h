@@ -73,8 +73,7 @@ struct pod_flow_bucket {
 /* Jiffies to ticks of 0.26 to 2.6 s, by the kernel's CONFIG_HZ of 1000 to 100. */
 #define TICK_SHIFT 8
 
-/* flow_cache: what is known of flows, so that nobody is asked; see flow_cache.h. A set is a cache
- * line. */
+/* flow_cache: answers about flows; see flow_cache.h. A set is a cache line. */
 #define FLOW_CACHE_WAYS 4
 #define FLOW_CACHED_TICKS 8
 #define FLOW_CACHED_FOR 21 /* the same in s, at most */
@@ -93,7 +92,7 @@ struct cached_flows {
 enum flow_answer_at {
 	FLOW_UNTRANSLATED = 16, /* conntrack does not translate it; overlay.generation */
 	FLOW_ALLOWED = 39, /* the pod's rules allow it; pod.generation */
-	FLOW_SETTLED = 62, /* one bit: it is the kernel's, and does not begin */
+	FLOW_SETTLED = 62, /* one bit: the kernel forwards it, and conntrack knows it already */
 };
 #define FLOW_ANSWER_MASK 0x7fffffull
 #define FLOW_ANSWERED 0x400000

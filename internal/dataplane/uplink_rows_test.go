@@ -29,6 +29,7 @@ var uplinkRows = []podRow{
 	{name: "a fragment to a node's SID behind an SRH", in: of(ip6(other, hostSID), srhOf(0, hostSID, nodeEnd), fragment6, datagram(20)), end: "fragment"},
 	{name: "a fragment of a tunnel to a node's SID", in: of(ip6(stranger, hostSID), fragment6, toPod4[0], datagram(20)), end: "fragment"},
 	{name: "a fragment to a node's SID with a routing header", in: of(ip6(stranger, hostSID), fragment6, srhOf(1, hostSID, nodeEnd), datagram(20)), end: "fragment"},
+	{name: "a fragment to a node's SID with destination options", in: of(ip6(stranger, hostSID), fragment6, options6, datagram(20)), end: "fragment"},
 	{name: "a tunnel of a stranger to a node's SID", in: of(ip6(stranger, hostSID), toPod4), end: "sr_domain_edge"},
 	{name: "out of the domain from outside", port: rowForeign, in: of(ip6(other, "2001:db8::1"), toPod4), end: "sr_domain_edge"},
 
