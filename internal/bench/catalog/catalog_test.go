@@ -139,10 +139,14 @@ func TestAPlaceIsOneGroups(t *testing.T) {
 			continue
 		}
 		var specs [2]smf.Spec
-		before.Spec(&specs[0])
-		s.Spec(&specs[1])
-		if !reflect.DeepEqual(specs[0], specs[1]) || s.Dialect != before.Dialect || !reflect.DeepEqual(s.Slice, before.Slice) {
-			t.Errorf("%s: place %d of groups of %d is another's", f.Name, s.Place, s.Most)
+		var rest [2]Sessions
+		for i, one := range []*Sessions{before, s} {
+			one.Spec(&specs[i])
+			rest[i] = *one
+			rest[i].Spec = nil
+		}
+		if !reflect.DeepEqual(specs[0], specs[1]) || !reflect.DeepEqual(rest[0], rest[1]) {
+			t.Errorf("%s: another group has place %d too", f.Name, s.Place)
 		}
 	}
 }
