@@ -103,10 +103,10 @@ type Limits struct {
 	// NATAddresses limits the public addresses of NATs, each of which takes 1.5 MB. Default:
 	// as many as upf.ue_pools have.
 	NATAddresses uint32 `json:"nat_addresses,omitempty"`
-	// PodFlows is for how many flows of pods there is room, 61 bytes each, rounded up to a
-	// power of two: those that Services do not translate, and those that NetworkPolicies
-	// allow. When it is short, packets of the former cost more, and of the latter the pod
-	// with the most flows gives up the one without packets for the longest time.
+	// PodFlows is how many flows of pods there is room for, 61 bytes each, rounded up to a
+	// power of two. Where NetworkPolicies are enforced and the room is short, the pod with
+	// the most flows gives up the one without packets for the longest time. Other flows that
+	// find no room cost more time for each packet.
 	// Default: 131072 on a node of an overlay; otherwise 0: none.
 	PodFlows uint32 `json:"pod_flows,omitempty"`
 }

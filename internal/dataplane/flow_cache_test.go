@@ -130,8 +130,8 @@ func answered(f abi.CachedFlow) (untranslated, allowed bool, until uint16) {
 	return has(abi.FlowAnswerAtFLOW_UNTRANSLATED), has(abi.FlowAnswerAtFLOW_ALLOWED), uint16(f.State)
 }
 
-// TestFlowCacheAnswersOfTwo: what conntrack said of a flow says nothing about rules, nor the other way round; an
-// answer that comes later lets the other count no longer.
+// TestFlowCacheAnswersOfTwo: a flow that conntrack does not translate is not allowed for that, nor the other way
+// round. The second answer does not extend the time for which the first counts.
 func TestFlowCacheAnswersOfTwo(t *testing.T) {
 	inNamespace(t, rowPorts, func() {
 		r := newRowRig(t)

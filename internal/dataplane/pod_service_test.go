@@ -164,8 +164,8 @@ func TestServiceAndDirect(t *testing.T) {
 	f.noDrops(t)
 }
 
-// TestServiceBegins: what is known of other flows is old when a flow of the kernel's begins, also on the ports
-// of one that has just ended, and not while it goes on.
+// TestServiceBegins: the answers about other flows end when a pod begins a flow that the kernel forwards, also on the
+// ports of a connection that has just ended. They do not end while the flow goes on.
 func TestServiceBegins(t *testing.T) {
 	f := served(t, 1)
 	n := f.nodes[0]
@@ -185,14 +185,14 @@ func TestServiceBegins(t *testing.T) {
 			ask(t, network, conn)
 			ask(t, network, conn)
 			now := begun()
-			if now == before && (network == "tcp" || name == "the first flow") { // of UDP the second is the first one
-				t.Errorf("%s, %s: nobody heard of it", network, name)
+			if now == before && (network == "tcp" || name == "the first flow") { // a second UDP socket goes on with the flow
+				t.Errorf("%s, %s: the generation stays", network, name)
 			}
 			for range 5 {
 				ask(t, network, conn)
 			}
 			if begun() != now {
-				t.Errorf("%s, %s: it began anew while it went on", network, name)
+				t.Errorf("%s, %s: the generation changes while it goes on", network, name)
 			}
 			closeFirst(t, conn)
 		}
