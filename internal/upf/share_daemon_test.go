@@ -120,7 +120,7 @@ func (c daemonConfig) run() error {
 	group.Go(func() error { return u.Run(ctx) })
 	fmt.Println(`"ready"`)
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		time.Sleep(2 * idleInterval)
+		waitLearned(u)
 		b, err := json.Marshal(describe(u, path, c.Pins))
 		if err != nil {
 			return err
@@ -129,6 +129,30 @@ func (c daemonConfig) run() error {
 	}
 	cancel()
 	return group.Wait()
+}
+
+// waitLearned waits until the daemon has learned, by itself, what the data path did. On a busy
+// machine that takes longer than its intervals.
+func waitLearned(u *UPF) {
+	time.Sleep(2 * idleInterval)
+	if s := u.install.share; s != nil && s.on {
+		for s.behind() {
+			time.Sleep(learnInterval)
+		}
+	}
+	for _, e := range u.store.All() { // one may still be learned from
+		if e.Lock() {
+			e.Unlock()
+		}
+	}
+}
+
+// behind says whether the data path changed a session that was not learned from since.
+func (s *sharer) behind() bool {
+	for range s.table.Dirty() {
+		return true
+	}
+	return false
 }
 
 // shown is a session as the daemon and the data path have it.
