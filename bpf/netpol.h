@@ -13,9 +13,10 @@
 
 /* What of a packet's layer 4 counts, besides its ports. */
 struct upper {
-	__u8 flags; /* of TCP */
-	__u8 type;  /* of ICMP */
-	__be16 id;  /* of ICMP Echo */
+	__u8 flags;   /* of TCP */
+	__u8 type;    /* of ICMP */
+	__be16 id;    /* of ICMP Echo */
+	__u8 answers; /* 1: conntrack says that it is an answer */
 };
 
 INLINE int is_icmp(__u32 protocol)
@@ -164,7 +165,7 @@ GLOBAL int ask_policies(struct inner *in, struct upper *upper, __u32 index, __u3
 	struct pod *p = bpf_map_lookup_elem(&pod, &index);
 	struct pod_flow fresh ALIGNED = {}, *flow;
 	struct pod_flow_key *key = &fresh.key;
-	__u32 generation;
+	__u32 generation, began;
 	int closing;
 
 	if (!p || !in || !upper)
@@ -182,20 +183,21 @@ GLOBAL int ask_policies(struct inner *in, struct upper *upper, __u32 index, __u3
 		note_packet(flow, upper->flags, closing, now);
 		return 0;
 	}
+	began = direction ^ (upper->answers & 1);
 	if ((flow && is_cut(p, flow, key, upper, direction)) ||
-	    !list_allows(p, key, direction, RULE_BITS))
+	    !list_allows(p, key, began, RULE_BITS))
 		return refused_by_policy(direction);
 	if (!begins_flow(p, key, upper))
 		return 0;
 	fresh.generation = generation;
 	fresh.seen = now;
-	fresh.direction = direction;
+	fresh.direction = began;
 	fresh.closing = closing;
 	if (flow && is_flow(flow, key))
 		*flow = fresh;
 	else if (put_flow(&fresh))
 		count_policy(index, NETPOL_DISPLACED);
-	count_policy(index, direction == INGRESS ? NETPOL_INGRESS_FLOWS : NETPOL_EGRESS_FLOWS);
+	count_policy(index, began == INGRESS ? NETPOL_INGRESS_FLOWS : NETPOL_EGRESS_FLOWS);
 	return 0;
 }
 

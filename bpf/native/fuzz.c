@@ -381,19 +381,19 @@ static void run_forward(struct input *in, int disturbed)
 	struct net_device devices[2] = { { pick(in, PORTS) }, { pick(in, PORTS) } };
 	struct nf_hook_state state = { .in = devices, .out = devices + 1 };
 	struct __sk_buff skb = { 0 };
-	struct bpf_nf_ctx ctx = { &state, (struct sk_buff *)&skb };
-	__u32 in_one_piece = take16(in), i;
+	struct bpf_nf_ctx ctx = { &state, &by_kernel.packet };
+	__u32 in_one_piece = take16(in), conntrack = take8(in), i;
 	int verdict[2];
 
 	state.pf = be16(ld16(frame.b + 12)) == TYPE_IPV4 ? NFPROTO_IPV4 : 10;
 	begun = (1 + take16(in)) * 1000000ull;
 	for (i = 0; i < 2; i++) {
 		forget_run();
-		place_skb(&skb, &frame, in_one_piece);
+		place_forwarded(&skb, &frame, in_one_piece, conntrack);
 		verdict[i] = culvert_forward(&ctx);
 		must(verdict[i] == NF_ACCEPT || verdict[i] == NF_DROP, "verdict %d", verdict[i]);
 		if (verdict[i] == NF_DROP && !disturbed)
-			counted(1, skb.len);
+			counted(1, by_kernel.packet.len);
 	}
 	must(disturbed || verdict[0] == verdict[1], "verdict %d, then %d", verdict[0], verdict[1]);
 }

@@ -1,11 +1,8 @@
 package dataplane
 
 import (
-	"net"
-	"net/netip"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/model"
@@ -409,44 +406,4 @@ func TestConnectionsEnd(t *testing.T) {
 			}
 		}
 	})
-}
-
-// TestConnectionsEndByKernel: so are those whose packets the kernel forwards.
-func TestConnectionsEndByKernel(t *testing.T) {
-	const connections = 200
-	w := newTenancy(t)
-	for _, p := range []*fabricPod{w.client, w.server} {
-		shaped := p.model()
-		shaped.ToKernel = true
-		w.nodes[0].Do(t, func() { must(t, w.nodes[0].d.Pods.Put(shaped)) })
-	}
-	w.apply(t)
-	var conns []net.Conn
-	for i := range connections {
-		to := netip.AddrPortFrom(w.server.addresses()[i%2], servicePort)
-		w.client.Do(t, func() {
-			c, err := net.DialTimeout("tcp", to.String(), 10*time.Second)
-			must(t, err)
-			conns = append(conns, c)
-		})
-		ask(t, "tcp", conns[i])
-	}
-	if all, closing := w.nodes[0].d.connections(t); all != 2*connections || closing != 0 {
-		t.Errorf("before they end the table knows %d connections, of which %d are closing, want %d, 0", all, closing, 2*connections)
-	}
-	for i, c := range conns {
-		if i/2%2 == 0 {
-			must(t, c.(*net.TCPConn).SetLinger(0)) // a RST
-		}
-		must(t, c.Close())
-	}
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		all, closing := w.nodes[0].d.connections(t)
-		if all == 2*connections && closing == all {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("the table knows %d connections, of which %d are closing, want %d", all, closing, 2*connections)
-		}
-	}
 }

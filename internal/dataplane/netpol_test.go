@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -81,7 +82,7 @@ func (w *tenancy) state(n *fabricNode, policies ...string) netpol.State {
 func (w *tenancy) apply(t testing.TB, policies ...string) {
 	t.Helper()
 	for _, n := range w.nodes {
-		must(t, n.d.NetworkPolicies.Apply(netpol.Compile(w.state(n, policies...))))
+		n.Do(t, func() { must(t, n.d.NetworkPolicies.Apply(netpol.Compile(w.state(n, policies...)))) })
 	}
 }
 
@@ -186,18 +187,26 @@ func TestNetworkPolicyDirections(t *testing.T) {
 	}
 }
 
-// TestNetworkPolicyToKernel: policies count for pods whose packets are left to the kernel.
-func TestNetworkPolicyToKernel(t *testing.T) {
-	w := newTenancy(t)
+// shape has the kernel forward what is to these pods and from them.
+func (w *tenancy) shape(t testing.TB, pods ...*fabricPod) {
+	t.Helper()
 	for i, n := range w.nodes {
 		n.IP(t, fmt.Sprintf("-4 route add 10.244.%d.0/24 dev culvert0", w.nodes[1-i].number))
 		n.IP(t, fmt.Sprintf("-6 route add fd00:%d::/64 dev culvert0", w.nodes[1-i].number))
+		for _, p := range n.pods {
+			if slices.Contains(pods, p) {
+				shaped := p.model()
+				shaped.ToKernel = true
+				n.Do(t, func() { must(t, n.d.Pods.Put(shaped)) })
+			}
+		}
 	}
-	for n, p := range map[*fabricNode]*fabricPod{w.nodes[0]: w.server, w.nodes[1]: w.far} {
-		shaped := p.model()
-		shaped.ToKernel = true
-		n.Do(t, func() { must(t, n.d.Pods.Put(shaped)) })
-	}
+}
+
+// TestNetworkPolicyToKernel: policies count for pods whose packets are left to the kernel.
+func TestNetworkPolicyToKernel(t *testing.T) {
+	w := newTenancy(t)
+	w.shape(t, w.server, w.far)
 	w.apply(t,
 		`x: {podSelector: {matchExpressions: [{key: app, operator: In, values: [server, far]}]}, policyTypes: [Ingress, Egress], ingress: [{from: [{podSelector: {matchLabels: {app: client}}}], ports: [{port: 5300}]}], egress: [{to: [{podSelector: {matchLabels: {app: client}}}]}]}`)
 	for i := range w.client.addresses() {
@@ -279,10 +288,19 @@ func TestNetworkPolicyAndNode(t *testing.T) {
 // TestNewPodIsClosed: until its policies are known a pod has no packets but its node's.
 func TestNewPodIsClosed(t *testing.T) {
 	w := newTenancy(t)
-	w.apply(t)
 	a := w.nodes[0]
+	asksKernel := func(want bool) {
+		t.Helper()
+		if got := a.d.NetworkPolicies.AsksKernel(); got != want {
+			t.Errorf("what the kernel forwards is asked about: %v, want %v", got, want)
+		}
+	}
+	asksKernel(true) // no pod is known yet
+	w.apply(t)
+	asksKernel(false)
 	a.addPods(t, 1)
 	late := a.pods[2]
+	asksKernel(true)
 	late.echo(t)
 	w.isRefused(t, late.NS, "udp", w.server.ipv4)
 	w.isRefused(t, late.NS, "tcp", w.far.ipv6)
@@ -292,7 +310,9 @@ func TestNewPodIsClosed(t *testing.T) {
 	w.apply(t) // which does not know it either
 	w.isRefused(t, late.NS, "tcp", w.server.ipv4)
 	w.names[late] = "x/late"
+	asksKernel(true)
 	w.apply(t)
+	asksKernel(false)
 	w.asks(t, late.NS, "tcp", w.server.ipv4)
 	w.asks(t, w.other.NS, "udp", late.ipv4)
 	// A pod that is put again is the same one.
@@ -300,10 +320,12 @@ func TestNewPodIsClosed(t *testing.T) {
 	w.asks(t, w.client.NS, "tcp", late.ipv6)
 	// Without enforcement nobody is isolated, new pods either.
 	w.apply(t, `x: {podSelector: {}}`)
+	asksKernel(true)
 	w.isRefused(t, w.other.NS, "tcp", late.ipv4)
 	a.Do(t, func() { must(t, a.d.NetworkPolicies.Enforce(false)) })
 	w.asks(t, w.other.NS, "tcp", late.ipv4)
-	if peers, rules := a.d.NetworkPolicies.Usage(); peers.Used+rules.Used != 0 || a.d.NetworkPolicies.Enforced() {
+	asksKernel(false)
+	if peers, rules := a.d.NetworkPolicies.Usage(); peers.Used+rules.Used != 0 {
 		t.Errorf("left: %v, %v", peers, rules)
 	}
 	a.addPods(t, 1)
@@ -350,67 +372,6 @@ func TestNetworkPolicyChanges(t *testing.T) {
 	w.names[w.client] = "x/renamed"
 	w.apply(t, base)
 	w.isRefused(t, w.client.NS, "udp", w.far.ipv4)
-}
-
-// TestIsolationOfConnections: when a pod becomes isolated it is known who began each of its
-// connections. Its own go on, even if the other end sends first; those of others go on if
-// the policy allows them.
-func TestIsolationOfConnections(t *testing.T) {
-	w := newTenancy(t)
-	w.apply(t)
-	listen := func(p *fabricPod, at netip.Addr) (l net.Listener) {
-		var err error
-		p.Do(t, func() { l, err = net.Listen("tcp", netip.AddrPortFrom(at, 0).String()) })
-		must(t, err)
-		t.Cleanup(func() { l.Close() })
-		return l
-	}
-	connect := func(from *fabricPod, l net.Listener) (c, s net.Conn) {
-		var err error
-		from.Do(t, func() { c, err = net.Dial("tcp", l.Addr().String()) })
-		must(t, err)
-		s, err = l.Accept()
-		must(t, err)
-		t.Cleanup(func() { c.Close(); s.Close() })
-		return c, s
-	}
-	push := func(from, to net.Conn) {
-		t.Helper()
-		_, err := from.Write([]byte("news"))
-		must(t, err)
-		must(t, to.SetReadDeadline(time.Now().Add(20*time.Second)))
-		if _, err := to.Read(make([]byte, 10)); err != nil {
-			t.Errorf("%v; drops: %s", err, w.nodes[0].drops(t)+w.nodes[1].drops(t))
-		}
-	}
-	for i, at := range w.far.addresses() {
-		for _, peer := range []*fabricPod{w.far, w.server} {
-			w.apply(t)
-			_, s := connect(w.client, listen(peer, peer.addresses()[i]))
-			c2, _ := connect(peer, listen(w.client, w.client.addresses()[i]))
-			w.apply(t, `x: {podSelector: {matchLabels: {app: client}}, policyTypes: [Ingress, Egress]}`)
-			before := w.refusals(t)
-			_, err := s.Write([]byte("news"))
-			must(t, err)
-			_, err = c2.Write([]byte("news"))
-			must(t, err)
-			for end := time.Now().Add(20 * time.Second); w.refusals(t) < before+2; time.Sleep(5 * time.Millisecond) {
-				if time.Now().After(end) {
-					t.Fatalf("%s: connections go on", at)
-				}
-			}
-			w.apply(t, `x: {podSelector: {matchLabels: {app: client}}, policyTypes: [Ingress]}`)
-			c, s := connect(w.client, listen(peer, peer.addresses()[i]))
-			push(s, c)
-			w.apply(t)
-			c, s = connect(w.client, listen(peer, peer.addresses()[i]))
-			c2, s2 := connect(peer, listen(w.client, w.client.addresses()[i]))
-			w.apply(t, `x: {podSelector: {matchLabels: {app: client}}, policyTypes: [Ingress], ingress: [{from: [{podSelector: {}}]}]}`)
-			push(s, c)
-			push(s2, c2)
-			push(c2, s2)
-		}
-	}
 }
 
 // TestAppliesAtOnce: while policies and identities change, no flow that old and new ones

@@ -219,7 +219,7 @@ func (r *renewal) switchOver() error {
 			return fmt.Errorf("copy table %s: %w", t.Spec.Name, err)
 		}
 	}
-	if err := errors.Join(d.XDP.Release(), d.TCX.Release(), d.netfilter.Release()); err != nil {
+	if err := errors.Join(d.netfilter.Release(), d.XDP.Release(), d.TCX.Release()); err != nil {
 		return err
 	}
 	d.grace.Wait()

@@ -1,6 +1,6 @@
 // Package netpol owns the tables by which the data path enforces NetworkPolicies: who peers
 // are, what lists of rules allow them, which pods have which lists; and the hook in the
-// kernel's forwarding.
+// kernel's forwarding, which is there while a pod is isolated.
 //
 //  1. Enforce, before pods are put.
 //  2. Apply, whenever pods, peers or policies change. What an earlier daemon had applied
@@ -11,7 +11,6 @@
 package netpol
 
 import (
-	"errors"
 	"maps"
 	"net/netip"
 	"sync"
@@ -80,11 +79,13 @@ func Open(mu sync.Locker, tables Tables, pods *pod.Table, hook *attach.Netfilter
 		t.lists.last, t.epoch = max(t.lists.last, l.Ingress, l.Egress), max(t.epoch, l.Peers>>epochShift)
 	}
 	t.epoch++
+	pods.Isolating = func() error { return hook.Police(true) }
 	return t
 }
 
-// Enforce has new pods closed until Apply knows them, and what the kernel forwards from and
-// to pods asked about. false: nobody is isolated any more.
+// Enforce has new pods closed until Apply knows them. What the kernel forwards is asked about, too, at
+// least until Apply finds no pod isolated: so a kernel that cannot ask says so here. false: nobody is
+// isolated any more.
 func (t *Table) Enforce(enforce bool) error {
 	defer t.lock()()
 	if err := t.pods.Enforce(enforce); err != nil {
@@ -93,7 +94,7 @@ func (t *Table) Enforce(enforce bool) error {
 	if enforce {
 		return t.hook.Police(true)
 	}
-	return errors.Join(t.apply(netpol.Desired{}), t.hook.Police(false))
+	return t.apply(netpol.Desired{})
 }
 
 // Apply brings the tables to what is desired. At each moment a pod has the rules of before
@@ -123,10 +124,14 @@ func (t *Table) apply(desired netpol.Desired) error {
 	if err == nil && (moved || gone) {
 		err = t.pods.Renew()
 	}
-	if err == nil {
-		t.use(next, p)
+	if err != nil {
+		return err
 	}
-	return err
+	t.use(next, p)
+	if t.pods.AnyIsolated() {
+		return nil
+	}
+	return t.hook.Police(false)
 }
 
 // use keeps what was applied.
@@ -258,8 +263,8 @@ func (t *Table) Usage() (peers, rules table.Usage) {
 	return t.tables.Peers.Usage(), t.tables.Rules.Usage()
 }
 
-// Enforced says whether the kernel's forwarding is asked about.
-func (t *Table) Enforced() bool {
+// AsksKernel says whether what the kernel forwards is asked about.
+func (t *Table) AsksKernel() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.hook.Polices()

@@ -47,6 +47,18 @@ func (t *Table) ListsOf() map[int]Lists {
 	return out
 }
 
+// AnyIsolated says whether a pod is. The caller holds the lock.
+func (t *Table) AnyIsolated() bool {
+	for _, p := range t.pods {
+		if isIsolated(p.value) {
+			return true
+		}
+	}
+	return false
+}
+
+func isIsolated(p abi.Pod) bool { return p.Ingress|p.Egress != 0 }
+
 // TenantOf is the tenant of a pod. The caller holds the lock.
 func (t *Table) TenantOf(ifindex int) uint8 {
 	if p := t.pods[ifindex]; p != nil {
@@ -77,7 +89,7 @@ func (t *Table) SetLists(ifindex int, l Lists) error {
 // the lock.
 func (t *Table) Renew() error {
 	for _, p := range t.pods {
-		if p.value.Ingress|p.value.Egress != 0 {
+		if isIsolated(p.value) {
 			if err := t.renew(p); err != nil {
 				return err
 			}

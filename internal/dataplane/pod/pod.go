@@ -69,6 +69,9 @@ type Table struct {
 	owners   map[home]int
 	serial   uint32 // the last that was given
 	enforced bool   // see Enforce
+
+	// Isolating is called before a pod becomes isolated that was not. The caller holds the lock.
+	Isolating func() error
 }
 
 // Counts are maps with entries of each pod.
@@ -245,6 +248,11 @@ func isElsewhere(to abi.Target) bool {
 func (t *Table) write(p *pod, value abi.Pod) error {
 	if p.value == value {
 		return nil
+	}
+	if isIsolated(value) && !isIsolated(p.value) {
+		if err := t.Isolating(); err != nil {
+			return err
+		}
 	}
 	if err := t.m.Put(p.index, &value); err != nil {
 		return fmt.Errorf("write table pod: %w", err)
