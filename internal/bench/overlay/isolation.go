@@ -15,7 +15,7 @@ import (
 // The metrics of NetworkPolicies, beside L2 forwarding's CPU time of a packet.
 const (
 	metricPolicy     = "policy_packet_ns" // CPU time of a packet
-	metricPolicyCost = "policy_cost_ns"   // more than a packet of a pod that no policy selects; of such a pod: more than where none are enforced
+	metricPolicyCost = "policy_cost_ns"   // more than a packet of its baseline
 )
 
 const (
@@ -61,15 +61,19 @@ func (r *rig) measurePolicies(ctx context.Context, direction string, round int) 
 	return out, nil
 }
 
+// policyBaselines are what pods without policies are compared with, if anything. Pods with policies are
+// compared with one of the same node without.
+var policyBaselines = map[string]string{policies.Off: "", policies.None: policies.Off, policies.Others: policies.None, policies.Many: ""}
+
 func policySamples(direction string, names []string, s policies.Sample) (out []experiment.Sample) {
 	for _, name := range names {
 		labels := result.Labels{labelRules: name, labelDirection: direction}
 		out = append(out, experiment.Sample{Metric: metricPolicy, Labels: labels, Unit: "ns", Value: s.Pods[name], Baseline: &s.L2})
-		beside := policies.None
-		if name == policies.None {
-			beside = policies.Off
+		beside, special := policyBaselines[name]
+		if !special {
+			beside = policies.Others
 		}
-		if name != policies.Off && name != policies.Many {
+		if beside != "" {
 			out = append(out, experiment.Sample{Metric: metricPolicyCost, Labels: labels, Unit: "ns", Value: s.Pods[name] - s.Pods[beside], Baseline: &s.L2})
 		}
 	}
@@ -77,10 +81,9 @@ func policySamples(direction string, names []string, s policies.Sample) (out []e
 }
 
 // PolicyRow is traffic of a pod in a direction, by what isolates the pod. More is the time that a
-// packet takes more than one of a pod that no policy selects, by the time of L2 forwarding; of such
-// a pod itself, than one on a node that does not enforce any.
+// packet takes more than one of the row's baseline, by the time of L2 forwarding (policyBaselines).
 type PolicyRow struct {
-	Rules     string  `json:"rules"` // of the pod's policies, or off, none, many
+	Rules     string  `json:"rules"` // of the pod's policies, or off, none, others, many
 	Direction string  `json:"direction"`
 	PacketNS  float64 `json:"cpu_ns_per_packet"`
 	L2NS      float64 `json:"l2_forwarding_ns"`

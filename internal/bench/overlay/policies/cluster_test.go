@@ -54,10 +54,10 @@ func TestRulesAllowRemotes(t *testing.T) {
 // Pods beside are measured together, where packets come to them.
 func TestNames(t *testing.T) {
 	p := Plan{Rules: []int{1, 10}, Pods: 5}
-	if got := p.Names(Ingress); !slices.Equal(got, []string{Off, None, "1", "10", Many}) {
+	if got := p.Names(Ingress); !slices.Equal(got, []string{Off, None, Others, "1", "10", Many}) {
 		t.Errorf("%q", got)
 	}
-	if got := p.Names(Egress); !slices.Equal(got, []string{Off, None, "1", "10"}) {
+	if got := p.Names(Egress); !slices.Equal(got, []string{Off, None, Others, "1", "10"}) {
 		t.Errorf("%q", got)
 	}
 }

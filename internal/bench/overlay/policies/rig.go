@@ -15,9 +15,10 @@ import (
 
 // Pods by what isolates them, beside those that have a number of rules.
 const (
-	Off  = "off"  // on a node that does not enforce NetworkPolicies
-	None = "none" // no policy selects the pod
-	Many = "many" // all pods beside, of which no policy selects any: each packet is for another one
+	Off    = "off"    // on a node that does not enforce NetworkPolicies
+	None   = "none"   // on a node that enforces them, and has no pod that a policy selects
+	Others = "others" // no policy selects the pod, but others of the node
+	Many   = "many"   // all pods beside, of which no policy selects any: each packet is for another one
 )
 
 // Plan is what is measured.
@@ -33,9 +34,10 @@ type Plan struct {
 // Rig has pods without policies and with them.
 type Rig struct {
 	node.Undo
-	plan      Plan
-	open, off *host
-	l2        *progrun.Program
+	plan Plan
+	// Nodes that do not enforce, that have no policies, and that have them.
+	off, none, open *host
+	l2              *progrun.Program
 }
 
 // knownTime is how long an agent may take to have all rules in its tables.
@@ -45,21 +47,28 @@ const knownTime = 5 * time.Minute
 func Open(ctx context.Context, plan Plan) (_ *Rig, err error) {
 	r := &Rig{plan: plan}
 	defer r.OnError(&err)
-	if r.off, err = openHost(ctx, plan, node.RunName()+"-off", config.PoliciesOff, []string{Off}); err != nil {
+	start := func(h **host, suffix, enforce string, pods []string) error {
+		if *h, err = openHost(ctx, plan, node.RunName()+suffix, enforce, pods); err == nil {
+			r.Later((*h).Close)
+		}
+		return err
+	}
+	if err := start(&r.off, "-off", config.PoliciesOff, []string{Off}); err != nil {
 		return nil, err
 	}
-	r.Later(r.off.Close)
-	names := plan.names()[1:]
+	if err := start(&r.none, "-none", config.PoliciesEnforce, []string{None}); err != nil {
+		return nil, err
+	}
+	names := append([]string{Others}, plan.rules()...)
 	for _, n := range plan.Rules {
 		names = append(names, sender(strconv.Itoa(n)))
 	}
 	for i := range plan.Pods {
 		names = append(names, beside(i))
 	}
-	if r.open, err = openHost(ctx, plan, node.RunName()+"-pol", config.PoliciesEnforce, names); err != nil {
+	if err := start(&r.open, "-pol", config.PoliciesEnforce, names); err != nil {
 		return nil, err
 	}
-	r.Later(r.open.Close)
 	for _, n := range plan.Rules {
 		putPolicy(r.open.api, strconv.Itoa(n), n, plan.Flows, remote)
 		putPolicy(r.open.api, sender(strconv.Itoa(n)), n, plan.Flows, outside)
@@ -124,16 +133,11 @@ func (h *host) awaitPolicies(ctx context.Context, pods int) error {
 // Sample is the CPU time of a packet, in ns.
 type Sample struct {
 	L2   float64            // of L2 forwarding
-	Pods map[string]float64 // by what isolates them: Off, None, or a number of rules
+	Pods map[string]float64 // by what isolates them: Off, None, Others, or a number of rules
 }
 
 // sender is the name of the pod that sends to outside of the cluster, by rules as those of another pod.
-func sender(name string) string {
-	if name == None {
-		return name
-	}
-	return name + "-outside"
-}
+func sender(name string) string { return name + "-outside" }
 
 // beside is the name of a pod beside those that are measured by themselves.
 func beside(number int) string { return fmt.Sprintf("beside-%d", number) }
@@ -148,7 +152,11 @@ func (p Plan) Names(direction string) []string {
 }
 
 func (p Plan) names() []string {
-	names := []string{Off, None}
+	return append([]string{Off, None, Others}, p.rules()...)
+}
+
+// rules are the names of pods that policies select.
+func (p Plan) rules() (names []string) {
 	for _, n := range p.Rules {
 		names = append(names, strconv.Itoa(n))
 	}
@@ -188,6 +196,10 @@ func (r *Rig) loadOf(direction, name string) (*host, rig.Load) {
 	switch name {
 	case Off:
 		return r.off, r.off.load(direction, r.off.pods[Off], r.plan.Flows)
+	case None:
+		return r.none, r.none.load(direction, r.none.pods[None], r.plan.Flows)
+	case Others:
+		return r.open, r.open.load(direction, r.open.pods[Others], r.plan.Flows)
 	case Many:
 		return r.open, r.open.toMany(r.open.pods[beside(0)], r.plan.Pods)
 	}
