@@ -191,6 +191,7 @@ INLINE int forward_policies(struct forwarded *f, struct inner *in, struct upper 
 	if (is_allowed_lately(in, upper->flags, p, direction) ||
 	    forward_is_about(f, in, upper, index, direction))
 		return 0;
+	upper->answers = is_answer(f->skb, upper);
 	return learn_policies(in, upper, p, index, direction);
 }
 
@@ -223,7 +224,6 @@ INLINE int forward_decide(struct forwarded *f)
 
 	if (read_linear(f->skb, f->version, &in, &upper) && read_any(f, 0, &in, &upper))
 		return REASON_INNER_MALFORMED;
-	upper.answers = is_answer(f->skb, &upper);
 	if (f->version == 6)
 		reason = forward_edge(&in, f->from, f->to);
 	if (!reason && f->sender)

@@ -263,7 +263,7 @@ var verifierCeiling = map[string]uint32{
 	abi.ProgCulvertN4Port:  20,
 	abi.ProgCulvertPod:     42_000,
 	abi.ProgCulvertUplink:  91_000,
-	abi.ProgCulvertForward: 52_000,
+	abi.ProgCulvertForward: 42_000,
 	abi.ProgCulvertClosed:  40_000,
 	abi.ProgCulvertRefused: 100,
 	abi.ProgCulvertUnsent:  100,
