@@ -169,10 +169,19 @@ INLINE int is_apart(__u32 apart, struct ipv4 *ip, __u32 downlink)
 	return bits >> ((APART_LENGTH - (apart >> APART_LENGTH_SHIFT)) & 31) != 0;
 }
 
-/* The rule of a head that alone can take a packet of such a family and QFI; 0: filters tell.
+/* The rule that an enum straight of pdr[index] names. The processor expects one beside pdr[index],
+ * and so reads both at the same time. */
+INLINE __u32 straight_index(__u32 straight, __u32 index)
+{
+	straight &= STRAIGHT_INDEX;
+	return straight == STRAIGHT_BESIDE ? node_settings.pdr_beside + index : straight;
+}
+
+/* The rule of the head pdr[index] that alone can take a packet of such a family and QFI; 0: filters tell.
  * An uplink's that takes IPv4 only may ask for the source. The head is read again behind
  * `rule`, which said that it has the mark. */
-INLINE __u32 straight_rule(struct pdr *head, struct rule *rule, struct ipv4 *ip, __u32 qfi)
+INLINE __u32 straight_rule(struct pdr *head, __u32 index, struct rule *rule, struct ipv4 *ip,
+			   __u32 qfi)
 {
 	__u64 word = *(volatile __u64 *)&head->teid;
 	__u32 all = word, source4 = head->source4;
@@ -180,14 +189,17 @@ INLINE __u32 straight_rule(struct pdr *head, struct rule *rule, struct ipv4 *ip,
 	if (!(rule->flags & PDR_STRAIGHT) ||
 	    (!(all & STRAIGHT_ANY_QFI) && (all >> STRAIGHT_QFI_SHIFT & 63) != qfi))
 		return 0;
-	if (ip->version_ihl >> 4 != 4)
-		return all & STRAIGHT_IPV6 ? all & STRAIGHT_INDEX : 0;
-	if (!(all & STRAIGHT_IPV4) && !is_apart(word >> 32, ip, rule->flags & PDR_DOWNLINK))
-		return 0;
-	if (!((all & STRAIGHT_IPV6) | (rule->flags & PDR_DOWNLINK)) && source4 &&
-	    source4 != ld32(&ip->src))
-		return 0;
-	return all & STRAIGHT_INDEX;
+	if (ip->version_ihl >> 4 != 4) {
+		if (!(all & STRAIGHT_IPV6))
+			return 0;
+	} else {
+		if (!(all & STRAIGHT_IPV4) && !is_apart(word >> 32, ip, rule->flags & PDR_DOWNLINK))
+			return 0;
+		if (!((all & STRAIGHT_IPV6) | (rule->flags & PDR_DOWNLINK)) && source4 &&
+		    source4 != ld32(&ip->src))
+			return 0;
+	}
+	return straight_index(all, index);
 }
 
 /* The rule of the head at `index` that takes the IP packet at `where` (sought_at), which came
@@ -196,21 +208,24 @@ INLINE __u32 straight_rule(struct pdr *head, struct rule *rule, struct ipv4 *ip,
 GLOBAL int find_rule(struct xdp_md *ctx, __u32 index, __u32 where, __u32 qfi)
 {
 	__u32 i, l3 = where & 0xffff, length = where >> 16, zero = 0, straight;
-	struct packet *p = bpf_map_lookup_elem(&journey_state, &zero);
 	struct pdr *head = bpf_map_lookup_elem(&pdr, &index);
 	struct ipv4 *ip = at(ctx, l3, IPV4_LEN);
+	struct packet *p;
 	struct filter *f;
 	struct rule rule;
 	struct looks *l;
 
-	if (!ip || !p || !head)
+	if (!ip || !head)
 		return 0;
 	read_rule(&rule, head);
 	if (rule.action != PDR_FILTERS)
 		return index;
-	straight = straight_rule(head, &rule, ip, qfi & 63);
+	straight = straight_rule(head, index, &rule, ip, qfi & 63);
 	if (straight)
 		return straight;
+	p = bpf_map_lookup_elem(&journey_state, &zero);
+	if (!p)
+		return 0;
 	l = &p->looks; /* on the stack there is no room for them */
 	*l = (struct looks){ .version = ip->version_ihl >> 4, .qfi = 1ull << (qfi & 63) };
 	if (l->version == 4 ? look_at4(ctx, l, l3, length, sought_uplink(&rule))

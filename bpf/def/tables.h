@@ -72,6 +72,7 @@ struct settings {
 	__u32 nats;
 	__u32 meter_burst; /* of rates in octets, in 1024 ns */
 	__u32 flow_buckets; /* netpol_flow's, a power of two */
+	__u32 pdr_beside; /* pdr[pdr_beside + i]: a rule behind pdr[i] (STRAIGHT_BESIDE) */
 	__u32 steered; /* 1: target_by_dst4 or target_by_dst6 lead elsewhere than to the kernel */
 	struct locator locator[MAX_LOCATORS];
 	struct prefix6 domain[MAX_DOMAINS];
@@ -316,6 +317,7 @@ enum pdr_flags {
  * together with `forwarding` (enum apart). An uplink's IPv4 source is source4, or that is 0. */
 enum straight {
 	STRAIGHT_INDEX = (1 << 23) - 1,
+	STRAIGHT_BESIDE = STRAIGHT_INDEX, /* by TEID: see settings.pdr_beside */
 	STRAIGHT_ANY_QFI = 1 << 23,
 	STRAIGHT_QFI_SHIFT = 24,
 	STRAIGHT_IPV4 = 1 << 30,

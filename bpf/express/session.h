@@ -27,7 +27,7 @@ INLINE struct pdr *express_choose(struct xdp_md *ctx, struct express *x, struct 
 	if (qfi == PACKET_TO_UE && !(rule->flags & PDR_DOWNLINK))
 		return 0;
 	ip = at(ctx, l3, IPV4_LEN);
-	index = ip ? straight_rule(entry, rule, ip, qfi & 63) : 0;
+	index = ip ? straight_rule(entry, x->rule, rule, ip, qfi & 63) : 0;
 	if (!index)
 		index = find_rule(ctx, x->rule, sought_at(l3, length), qfi);
 	x->rule = index;

@@ -57,6 +57,7 @@ const (
 	plainTEID  = 0x05000064
 	richTEID   = 0x06000065
 	hashTEID   = 0x07ffff01
+	coreTEID   = 0x04000067
 	tunnelTEID = 300
 )
 
@@ -112,7 +113,7 @@ func putAll(t *testing.T, d *DataPlane, ifindex int, name string) {
 	} {
 		must(t, d.Steering.Put(s))
 	}
-	for _, s := range []Session{plain(5, plainTEID), rich(6, richTEID), outside(), framed()} {
+	for _, s := range []Session{plain(5, plainTEID), rich(6, richTEID), open5gs(7, coreTEID, 1), outside(), framed()} {
 		must(t, d.Sessions.Put(s))
 	}
 	for _, k := range d.Adjacencies.Keys() {
@@ -132,6 +133,7 @@ var traffic = []struct {
 	{"uplink with filters", uplinkFrame(richTEID, "10.45.0.6", "192.0.2.1", 53), ofRule(6, 3)},
 	{"downlink with filters", downlinkFrame("192.0.2.1", "10.45.0.6", 53), ofRule(6, 4)},
 	{"downlink behind filters", downlinkFrame("192.0.2.1", "10.45.0.6", 80), ofRule(6, 2)},
+	{"uplink behind filters", qfiFrame(coreTEID, 1, "10.45.0.7", "192.0.2.1", 80), ofRule(7, 1)},
 	{"uplink by a hash", uplinkFrame(hashTEID, "10.99.0.1", "192.0.2.1", 80), ofRule(9, 1)},
 	{"downlink to a UE outside", downlinkFrame("192.0.2.1", "10.99.0.1", 80), ofRule(9, 2)},
 	{"downlink to a framed route", downlinkFrame("192.0.2.1", "10.98.0.7", 80), ofRule(8, 2)},

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/session"
 	"github.com/culvert-net/culvert/internal/dataplane/xdp"
 	"github.com/culvert-net/culvert/internal/packet"
 )
@@ -99,6 +100,40 @@ func TestHeadsSendStraight(t *testing.T) {
 		must(t, d.Sessions.Drop(5))
 		settled(d)
 	}
+}
+
+// TestRulesBesideTEIDs demands that the last rule behind filters has the entry beside its TEID's, unless
+// another rule has it, and that the word of the TEID says which.
+func TestRulesBesideTEIDs(t *testing.T) {
+	d := sessionRig(t, Options{})
+	const teid = 7
+	beside := session.Beside(d.limits) + teid
+	look := func(what string, rule uint16, isBeside bool) {
+		t.Helper()
+		settled(d)
+		straight := abi.Straight(d.sessionTables.PDR.Get(teid).Teid) & abi.StraightSTRAIGHT_INDEX
+		at := d.Sessions.EntryAt(5, rule)
+		switch {
+		case isBeside && (at != beside || straight != abi.StraightSTRAIGHT_BESIDE):
+			t.Errorf("%s: rule %d has entry %d, and the TEID names %d; want %d, and what is beside", what, rule, at, straight, beside)
+		case !isBeside && (at == beside || uint32(straight) != at):
+			t.Errorf("%s: rule %d has entry %d, and the TEID names %d; want not %d", what, rule, at, straight, beside)
+		}
+	}
+	first := open5gs(5, teid, 1)
+	must(t, d.Sessions.Put(first))
+	look("a new session", 1, true)
+	other := open5gs(5, teid, 1)
+	other.Rules[0].ID = 11
+	must(t, d.Sessions.Put(other))
+	look("another rule instead", 11, false)
+	must(t, d.Sessions.Drop(5))
+	settled(d)
+	if do := d.sessionTables.PDR.Get(beside).Action; do != 0 {
+		t.Errorf("nobody has the entry, and it says %d", do)
+	}
+	must(t, d.Sessions.Put(first))
+	look("a new session with that TEID", 1, true)
 }
 
 // TestHeadsAskForTheUE demands that packets that need no filter come from the address that their

@@ -1022,7 +1022,9 @@ type Settings struct {
 	Nats            uint32
 	MeterBurst      uint32
 	FlowBuckets     uint32
+	PdrBeside       uint32
 	Steered         uint32
+	_               [4]byte
 	Locator         [8]Locator
 	Domain          [8]Prefix6
 	Gtpu4           [4]uint32
@@ -1133,6 +1135,7 @@ type Straight uint32
 
 const (
 	StraightSTRAIGHT_INDEX     Straight = 8388607
+	StraightSTRAIGHT_BESIDE    Straight = 8388607
 	StraightSTRAIGHT_ANY_QFI   Straight = 8388608
 	StraightSTRAIGHT_QFI_SHIFT Straight = 24
 	StraightSTRAIGHT_IPV4      Straight = 1073741824

@@ -60,8 +60,9 @@ func inactive(do uint64) uint64 { return do &^ (1<<56 - 1) }
 //
 //	pdr  [1, slots)        TEIDs: the low 24 bits
 //	     [slots, freePDR)  UE pools: base + address (IPv6: /64)
-//	     the rest          what neither finds: rules behind filters, and heads
+//	     [freePDR, beside) what neither finds: rules behind filters, and heads
 //	                       that pdr_by_teid, pdr_by_ue and target_by_dst find
+//	     the rest          by TEIDs: the rule behind their filters that most packets are for
 //
 // A head is an entry that a key leads to. It stays where it is for as long as it
 // is wanted.
@@ -116,7 +117,7 @@ func newOwners(l settings.Limits, pdrs, meters, filters, quotas uint32) *owners 
 	return &owners{
 		most: l.Sessions, slots: slots, entries: make([]owner, pdrs), list: make([]slot, 1),
 		keys: map[uint32]key{}, meters: map[uint32][]uint32{}, quotas: map[uint32]uint32{}, far: map[uint32]limits{}, gone: map[uint32]*departed{},
-		pdrFree:   newIndexStack(abi.MapPdr, "sessions", releasePDR, free, pdrs),
+		pdrFree:   newIndexStack(abi.MapPdr, "sessions", releasePDR, free, Beside(l)),
 		meterFree: newIndexStack(abi.MapMeter, "sessions", releaseMeter, 1, meters),
 		quotaFree: newIndexStack(abi.MapQuota, "sessions", releaseQuota, 1, quotas),
 		runs:      newRuns(filters - firstFilter), recovering: true,
@@ -239,6 +240,8 @@ type indexStack struct {
 func newIndexStack(table, limit string, back uint8, first, end uint32) indexStack {
 	return indexStack{table: table, limit: limit, back: back, first: first, next: first, end: end}
 }
+
+func (x *indexStack) has(i uint32) bool { return i >= x.first && i < x.end }
 
 func (x *indexStack) empty() bool { return len(x.free) == 0 && x.next == x.end }
 

@@ -346,7 +346,28 @@ func (p *Plan) placeRule(r *plannedRule) (at uint32, err error) {
 			return r.had, err
 		}
 	}
+	if at := beside(p, r); at != 0 {
+		return at, nil
+	}
 	return p.takePDR()
+}
+
+// beside is the entry beside the TEID that leads to a rule, if it is the last one behind filters there,
+// which sessions have for most of their packets; 0: it is not, or that entry is taken.
+func beside(p *Plan, r *plannedRule) uint32 {
+	o := p.owners
+	for i := range p.heads {
+		h := &p.heads[i]
+		members := p.membersOf(h)
+		if h.by != byIndex || h.teid == 0 || len(members) < 2 || p.rules[members[len(members)-1]].ID != r.ID {
+			continue
+		}
+		at := o.pdrFree.end + h.index
+		if o.entries[at].session == 0 && !isActive(p.tables.loadDo(at)) && o.rested(at) == nil {
+			return at
+		}
+	}
+	return 0
 }
 
 // canChange says whether a rule's entry, which is the head h or behind filters,

@@ -466,7 +466,7 @@ func (p *Plan) releaseEntry(e entry, was uint64, stays bool) {
 	}
 	switch {
 	case stays:
-	case e.index >= p.owners.pdrFree.first:
+	case p.owners.pdrFree.has(e.index):
 		p.release(release{kind: releasePDR, index: e.index})
 	default:
 		p.release(release{kind: releaseRest, index: e.index})

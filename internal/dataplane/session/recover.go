@@ -235,7 +235,7 @@ func (s *Sessions) Sweep() error {
 			s.tables.PDR.Store(i, wordPDRDo, inactive(do))
 		}
 		switch {
-		case i >= o.pdrFree.first:
+		case o.pdrFree.has(i):
 			if i < o.pdrFree.next && !free.has(i) {
 				s.later(release{kind: releasePDR, index: i})
 			}

@@ -147,8 +147,16 @@ func (r *resizing) movePDRs() error {
 			r.teids[i] = true
 		}
 	}
-	_, size := r.set.Sizes(abi.MapPdr)
-	n := r.pdr.Fit(migrate.Range{First: free, End: uint32(len(r.do))}, migrate.Range{First: freeNow, End: size},
+	end, size := min(Beside(r.was), uint32(len(r.do))), Beside(r.now)
+	for i := range uint32(len(r.do)) - end { // an early build has none
+		switch at := end + i; {
+		case isActive(r.do[at]) && i < slotsNow:
+			r.pdr[at] = size + i
+		case isActive(r.do[at]):
+			more = append(more, at)
+		}
+	}
+	n := r.pdr.Fit(migrate.Range{First: free, End: end}, migrate.Range{First: freeNow, End: size},
 		func(i uint32) bool { return isActive(r.do[i]) || r.led[i] }, more)
 	if room := size - freeNow; n > room {
 		want := r.now.Sessions
@@ -359,7 +367,7 @@ func (r *resizing) editPDR(index uint32, e *abi.Pdr) {
 	e.More, e.Flags, e.Generation = moreOf(do), flagsOf(do), generationOf(do)
 	switch {
 	case marked:
-		e.Teid = r.straight(e.Teid)
+		e.Teid = r.straight(e.Teid, index)
 	case e.Action != actionFilters && e.Forwarding >= firstForwarding:
 		e.Forwarding = max(r.forwarding.To(e.Forwarding), firstForwarding)
 	}
@@ -371,11 +379,18 @@ func (r *resizing) editPDR(index uint32, e *abi.Pdr) {
 	}
 }
 
-// straight is an enum straight whose rule has moved.
-func (r *resizing) straight(s uint32) uint32 {
-	const index = uint32(abi.StraightSTRAIGHT_INDEX)
-	to := r.pdr.To(s & index)
-	if to == 0 || to > index {
+// straight is an enum straight of the entry `of`, whose rule has moved.
+func (r *resizing) straight(s, of uint32) uint32 {
+	const index, beside = uint32(abi.StraightSTRAIGHT_INDEX), uint32(abi.StraightSTRAIGHT_BESIDE)
+	from := s & index
+	if from == beside {
+		from = Beside(r.was) + of
+	}
+	to := r.pdr.To(from)
+	switch {
+	case to == Beside(r.now)+r.pdr.To(of):
+		to = beside
+	case to == 0 || to >= beside:
 		return 0
 	}
 	return s&^index | to

@@ -305,6 +305,10 @@ func (s *Sessions) settleOne(r *release) {
 	case releasePDR:
 		s.tables.PDR.Store(r.index, wordPDRDo, 0)
 		o.pdrFree.give(r.index)
+	case releaseRest:
+		if r.index >= o.pdrFree.end && o.entries[r.index].session == 0 {
+			s.tables.PDR.Store(r.index, wordPDRDo, 0)
+		}
 	case releaseRun:
 		o.runs.release(r.index - firstFilter)
 	case releaseMeter:

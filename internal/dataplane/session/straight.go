@@ -49,13 +49,14 @@ const (
 	families6 = abi.FilterFlagsFILTER_REMOTE6 | abi.FilterFlagsFILTER_LOCAL6
 )
 
-// straightOf is outOf of a run, for IPv4 packets from a source if its head may ask for one. It is of
+// straightOf is outOf of a run, for IPv4 packets from a source if its head may ask for one; `beside` is the
+// rule that has the entry beside that of the head, or 0. It is of
 // the first rule that needs no filter for IPv4 packets, or else for those that are apart, or
 // else for IPv6 ones.
-func straightOf(run []abi.Filter, asks bool) (out uint64, source4 uint32) {
+func straightOf(run []abi.Filter, asks bool, beside uint32) (out uint64, source4 uint32) {
 	out, best := toFilters, 0
 	for i := range run {
-		straight, apart, source := straightAt(run, i, asks)
+		straight, apart, source := straightAt(run, i, asks, beside)
 		rank := 0
 		switch {
 		case straight&uint32(abi.StraightSTRAIGHT_IPV4) != 0:
@@ -74,14 +75,19 @@ func straightOf(run []abi.Filter, asks bool) (out uint64, source4 uint32) {
 
 // straightAt says for which packets the filter at i of a run is the only one, if it takes all of its
 // QFIs.
-func straightAt(run []abi.Filter, i int, asks bool) (straight, apart, source4 uint32) {
+func straightAt(run []abi.Filter, i int, asks bool, beside uint32) (straight, apart, source4 uint32) {
 	last := run[i]
 	qfis := last.Qfis
 	last.Qfis = 0
 	if asks {
 		source4 = takeSource(&last)
 	}
-	if last.Pdr == 0 || last.Pdr > uint32(abi.StraightSTRAIGHT_INDEX) || !takesAll(&last) {
+	if last.Pdr == beside {
+		last.Pdr = uint32(abi.StraightSTRAIGHT_BESIDE)
+	} else if last.Pdr >= uint32(abi.StraightSTRAIGHT_BESIDE) {
+		last.Pdr = 0 // there are no bits for it
+	}
+	if last.Pdr == 0 || !takesAll(&last) {
 		return 0, 0, 0
 	}
 	out, qfi := abi.StraightSTRAIGHT_ANY_QFI, uint64(0)
@@ -158,7 +164,11 @@ func (p *Plan) findStraight(h *head, run filterRun) {
 	// An uplink's, unless all its packets are asked for their source, or will be.
 	h.asks = h.teid != 0 && h.flags&(flagDownlink|flagSource4|flagSource6) == 0 && !h.turns
 	var source4 uint32
-	h.out, source4 = straightOf(p.runs.entries[run.from:run.to], h.asks)
+	beside := uint32(0)
+	if h.by == byIndex && h.teid != 0 {
+		beside = p.owners.pdrFree.end + h.index
+	}
+	h.out, source4 = straightOf(p.runs.entries[run.from:run.to], h.asks, beside)
 	if !h.asks {
 		return
 	}

@@ -91,13 +91,21 @@ const (
 // beside the peers of forwardings.
 const maxReachPrefixes = 65536
 
+// Beside is where the entries of pdr begin that are for rules beside TEIDs: that of TEID slot i is
+// Beside + i. A packet that expects its rule there need not wait for what the TEID's own entry says.
+// They are the last ones of the table.
+func Beside(l settings.Limits) uint32 {
+	_, _, free := l.PDRRanges()
+	return free + l.Sessions + l.Filters - min(l.Filters, settings.FiltersOfSession*l.Sessions)/2
+}
+
 // MapSizes are the entries that the maps of sessions must have. In pdr each
 // session has two for TEIDs, two for UE addresses, IPv4 and IPv6, in pools, and
 // one for an address outside; behind filters there is a rule for every second of
-// those that sessions usually have, and for each one more.
+// those that sessions usually have, and for each one more; and one beside each TEID.
 func MapSizes(l settings.Limits) map[string]uint32 {
-	_, _, free := l.PDRRanges()
-	pdrs := free + l.Sessions + l.Filters - min(l.Filters, settings.FiltersOfSession*l.Sessions)/2
+	slots, _, _ := l.PDRRanges()
+	pdrs := Beside(l) + slots
 	return map[string]uint32{
 		abi.MapPdr: pdrs, abi.MapRefused: pdrs, abi.MapQuota: 1 + l.Sessions + spareQuotas,
 		abi.MapPdrByTeid: keysOfSession * l.Sessions, abi.MapPdrByUe: keysOfSession * l.Sessions, abi.MapUeBucket: bucketsFor(l.Sessions),
