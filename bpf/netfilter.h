@@ -66,12 +66,13 @@ INLINE struct pod *isolated_pod(__u32 index)
 	return p && is_isolated(p) ? p : 0;
 }
 
-/* Whether conntrack says that the packet goes to who began its flow. A SYN begins one. */
+/* Whether conntrack says that the packet goes to who began its TCP connection: then it has one of these
+ * flags. Of other protocols, which have none, either end may begin a flow with the same ports. */
 INLINE int is_answer(struct sk_buff *skb, struct upper *upper)
 {
 	unsigned long info;
 
-	if (!bpf_core_field_exists(skb->_nfct) || is_syn(upper->flags))
+	if (!(upper->flags & (TCP_ACK | TCP_RST)) || !bpf_core_field_exists(skb->_nfct))
 		return 0;
 	info = skb->_nfct & CONNTRACK_INFO;
 	return info >= IS_REPLY && info != UNTRACKED;
