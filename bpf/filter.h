@@ -189,16 +189,13 @@ INLINE __u32 straight_rule(struct pdr *head, __u32 index, struct rule *rule, str
 	if (!(rule->flags & PDR_STRAIGHT) ||
 	    (!(all & STRAIGHT_ANY_QFI) && (all >> STRAIGHT_QFI_SHIFT & 63) != qfi))
 		return 0;
-	if (ip->version_ihl >> 4 != 4) {
-		if (!(all & STRAIGHT_IPV6))
-			return 0;
-	} else {
-		if (!(all & STRAIGHT_IPV4) && !is_apart(word >> 32, ip, rule->flags & PDR_DOWNLINK))
-			return 0;
-		if (!((all & STRAIGHT_IPV6) | (rule->flags & PDR_DOWNLINK)) && source4 &&
-		    source4 != ld32(&ip->src))
-			return 0;
-	}
+	if (ip->version_ihl >> 4 != 4)
+		return all & STRAIGHT_IPV6 ? straight_index(all, index) : 0;
+	if (!(all & STRAIGHT_IPV4) && !is_apart(word >> 32, ip, rule->flags & PDR_DOWNLINK))
+		return 0;
+	if (!((all & STRAIGHT_IPV6) | (rule->flags & PDR_DOWNLINK)) && source4 &&
+	    source4 != ld32(&ip->src))
+		return 0;
 	return straight_index(all, index);
 }
 

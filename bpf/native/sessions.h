@@ -221,7 +221,9 @@ static void make_sessions(struct input *in)
 		r->more = r->action == PDR_FILTERS ? (n >> 16) % FILTERS : (n >> 16) % METERS;
 		r->teid = next_number(in);
 		if (r->action == PDR_FILTERS) /* PDR_STRAIGHT is PDR_DUPLICATE */
-			r->teid = (r->teid & ~STRAIGHT_INDEX) | (r->teid & STRAIGHT_INDEX) % PDRS;
+			r->teid = n & 1u << 31 ? r->teid | STRAIGHT_BESIDE
+					       : (r->teid & ~STRAIGHT_INDEX) |
+							 (r->teid & STRAIGHT_INDEX) % PDRS;
 		r->qfi = n >> 24 & 0x7f;
 		r->generation = n >> 18;
 		r->rate = n >> 9 & 1 ? 0xffffffff : 0;

@@ -125,6 +125,15 @@ func newOwners(l settings.Limits, pdrs, meters, filters, quotas uint32) *owners 
 	}
 }
 
+// releaseOf gives up an entry of pdr: it is handed out again, or, where a TEID or an address says which
+// one it is, may be written again.
+func (o *owners) releaseOf(index uint32) release {
+	if o.pdrFree.has(index) {
+		return release{kind: releasePDR, index: index}
+	}
+	return release{kind: releaseRest, index: index}
+}
+
 // newSlot gives a session a slot.
 func (o *owners) newSlot(id uint64) uint32 {
 	var at uint32

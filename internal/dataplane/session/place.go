@@ -347,6 +347,7 @@ func (p *Plan) placeRule(r *plannedRule) (at uint32, err error) {
 		}
 	}
 	if at := beside(p, r); at != 0 {
+		p.takenPDRs = append(p.takenPDRs, at)
 		return at, nil
 	}
 	return p.takePDR()

@@ -464,12 +464,8 @@ func (p *Plan) releaseEntry(e entry, was uint64, stays bool) {
 			stays = true
 		}
 	}
-	switch {
-	case stays:
-	case p.owners.pdrFree.has(e.index):
-		p.release(release{kind: releasePDR, index: e.index})
-	default:
-		p.release(release{kind: releaseRest, index: e.index})
+	if !stays {
+		p.release(p.owners.releaseOf(e.index))
 	}
 }
 
@@ -500,9 +496,10 @@ func (p *Plan) giveBack(later func(release)) {
 	o := p.owners
 	for _, index := range p.takenPDRs {
 		delete(o.far, index)
-		if later != nil {
-			later(release{kind: releasePDR, index: index})
-		} else {
+		switch {
+		case later != nil:
+			later(o.releaseOf(index))
+		case o.pdrFree.has(index):
 			o.pdrFree.give(index)
 		}
 	}

@@ -381,16 +381,13 @@ func (r *resizing) editPDR(index uint32, e *abi.Pdr) {
 
 // straight is an enum straight of the entry `of`, whose rule has moved.
 func (r *resizing) straight(s, of uint32) uint32 {
-	const index, beside = uint32(abi.StraightSTRAIGHT_INDEX), uint32(abi.StraightSTRAIGHT_BESIDE)
-	from := s & index
-	if from == beside {
-		from = Beside(r.was) + of
+	const index = uint32(abi.StraightSTRAIGHT_INDEX)
+	rule := s & index
+	if rule == uint32(abi.StraightSTRAIGHT_BESIDE) {
+		rule = Beside(r.was) + of
 	}
-	to := r.pdr.To(from)
-	switch {
-	case to == Beside(r.now)+r.pdr.To(of):
-		to = beside
-	case to == 0 || to >= beside:
+	to := straightIndex(r.pdr.To(rule), Beside(r.now)+r.pdr.To(of))
+	if to == 0 {
 		return 0
 	}
 	return s&^index | to

@@ -49,10 +49,9 @@ const (
 	families6 = abi.FilterFlagsFILTER_REMOTE6 | abi.FilterFlagsFILTER_LOCAL6
 )
 
-// straightOf is outOf of a run, for IPv4 packets from a source if its head may ask for one; `beside` is the
-// rule that has the entry beside that of the head, or 0. It is of
+// straightOf is outOf of a run, for IPv4 packets from a source if its head may ask for one. It is of
 // the first rule that needs no filter for IPv4 packets, or else for those that are apart, or
-// else for IPv6 ones.
+// else for IPv6 ones. `beside`: as straightIndex has it.
 func straightOf(run []abi.Filter, asks bool, beside uint32) (out uint64, source4 uint32) {
 	out, best := toFilters, 0
 	for i := range run {
@@ -82,12 +81,8 @@ func straightAt(run []abi.Filter, i int, asks bool, beside uint32) (straight, ap
 	if asks {
 		source4 = takeSource(&last)
 	}
-	if last.Pdr == beside {
-		last.Pdr = uint32(abi.StraightSTRAIGHT_BESIDE)
-	} else if last.Pdr >= uint32(abi.StraightSTRAIGHT_BESIDE) {
-		last.Pdr = 0 // there are no bits for it
-	}
-	if last.Pdr == 0 || !takesAll(&last) {
+	rule := straightIndex(last.Pdr, beside)
+	if rule == 0 || !takesAll(&last) {
 		return 0, 0, 0
 	}
 	out, qfi := abi.StraightSTRAIGHT_ANY_QFI, uint64(0)
@@ -107,7 +102,19 @@ func straightAt(run []abi.Filter, i int, asks bool, beside uint32) (straight, ap
 	if families == 0 && apart == 0 {
 		return 0, 0, 0
 	}
-	return uint32(out|families) | last.Pdr, apart, source4
+	return uint32(out|families) | rule, apart, source4
+}
+
+// straightIndex is how an enum straight names a rule; 0: it has no bits for it. `beside` is the rule that
+// has the entry beside that of the head, or 0.
+func straightIndex(rule, beside uint32) uint32 {
+	switch {
+	case rule != 0 && rule == beside:
+		return uint32(abi.StraightSTRAIGHT_BESIDE)
+	case rule >= uint32(abi.StraightSTRAIGHT_BESIDE):
+		return 0
+	}
+	return rule
 }
 
 // apartFrom is the enum apart of filters: what all of them that may take IPv4 packets of that QFI (a
