@@ -136,7 +136,7 @@ func (c daemonConfig) run() error {
 func waitLearned(u *UPF) {
 	time.Sleep(2 * idleInterval)
 	if s := u.install.share; s != nil && s.on {
-		for s.behind() {
+		for begun := time.Now(); s.behind() && time.Since(begun) < stormPatience; {
 			time.Sleep(learnInterval)
 		}
 	}
