@@ -1,12 +1,14 @@
 package dataplane
 
 import (
+	"errors"
 	"net/netip"
 	"slices"
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/session"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 	"github.com/culvert-net/culvert/internal/dataplane/xdp"
 	"github.com/culvert-net/culvert/internal/packet"
 )
@@ -134,6 +136,33 @@ func TestRulesBesideTEIDs(t *testing.T) {
 	}
 	must(t, d.Sessions.Put(first))
 	look("a new session with that TEID", 1, true)
+}
+
+// TestFailedChangeBesideTEID demands that a change that fails halfway gives up the entry beside its TEID:
+// the next session with that TEID has it.
+func TestFailedChangeBesideTEID(t *testing.T) {
+	d := sessionRig(t, Options{})
+	const teid = 7
+	s := open5gs(5, teid, 1)
+	s.Rules[1].Destinations = []netip.Prefix{prefix("10.99.0.5/32")} // outside of the pools: pdr_by_ue leads to it
+	ues := d.maps[abi.MapPdrByUe]
+	full := uint32(0)
+	for ; ues.Put(&abi.In6{B: [16]uint8{0xfd, byte(full >> 8), byte(full)}}, uint32(1)) == nil; full++ {
+	}
+	var noRoom *table.FullError
+	if err := d.Sessions.Put(s); !errors.As(err, &noRoom) {
+		t.Fatalf("a session whose address the kernel has no room for: %v", err)
+	}
+	for i := range full {
+		must(t, ues.Delete(&abi.In6{B: [16]uint8{0xfd, byte(i >> 8), byte(i)}}))
+	}
+	settled(d)
+	checkEmpty(t, d)
+	must(t, d.Sessions.Put(s))
+	settled(d)
+	if at, want := d.Sessions.EntryAt(5, 1), session.Beside(d.limits)+teid; at != want {
+		t.Errorf("the next session's rule has entry %d, want %d", at, want)
+	}
 }
 
 // TestHeadsAskForTheUE demands that packets that need no filter come from the address that their
