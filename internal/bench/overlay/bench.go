@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/safchain/ethtool"
@@ -15,6 +16,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/experiment"
 	"github.com/culvert-net/culvert/internal/bench/node"
 	"github.com/culvert-net/culvert/internal/bench/overlay/policies"
+	"github.com/culvert-net/culvert/internal/bench/overlay/services"
 	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/result"
 	"github.com/culvert-net/culvert/internal/lab"
@@ -190,6 +192,35 @@ func (r *rig) Measure(ctx context.Context, which experiment.Point, round int) ([
 		}
 	}
 	return nil, fmt.Errorf("there is no point %q", which.ID)
+}
+
+// setServices has the nodes of all variants as many Services.
+func (r *rig) setServices(n int) error {
+	if r.services == n {
+		return nil
+	}
+	rules := services.Rules(n)
+	var group sync.WaitGroup
+	nodes := r.serviceNodes()
+	errs := make([]error, len(nodes))
+	for i, node := range nodes { // the kernel waits most of the time
+		group.Go(func() {
+			if err := r.network.Do(node, func() error { return services.Load(rules) }); err != nil {
+				errs[i] = fmt.Errorf("%d Services at node %s: %w (fix: install nftables, or --services 0)", n, node, err)
+			}
+		})
+	}
+	group.Wait()
+	r.services = n
+	return errors.Join(errs...)
+}
+
+// serviceNodes are those of all variants that are measured.
+func (r *rig) serviceNodes() (names []string) {
+	for _, v := range r.params.measured() {
+		names = append(names, v.node(1), v.node(2))
+	}
+	return names
 }
 
 // measureTraffic has each variant send `passes` times, there and back through the

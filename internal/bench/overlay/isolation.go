@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 
 	"github.com/culvert-net/culvert/internal/bench/experiment"
@@ -27,7 +28,7 @@ const (
 const policyPasses = 2
 
 func (p *Params) policyPlan() policies.Plan {
-	return policies.Plan{Rules: p.Rules, Flows: p.Flows, Packets: p.Packets, Pods: p.Pods}
+	return policies.Plan{Rules: p.Rules, Flows: p.Flows, Packets: p.Packets, Pods: p.Pods, Services: slices.Max(p.Services)}
 }
 
 // openPolicies starts the nodes where NetworkPolicies are measured, unless they run.

@@ -13,6 +13,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/experiment"
 	"github.com/culvert-net/culvert/internal/bench/napi"
 	"github.com/culvert-net/culvert/internal/bench/node"
+	"github.com/culvert-net/culvert/internal/bench/overlay/services"
 	"github.com/culvert-net/culvert/internal/bench/proc"
 )
 
@@ -180,7 +181,7 @@ func (r *knbRig) divide(v variant) error {
 	}
 	rules := fmt.Sprintf("table inet bench-service { chain prerouting { type nat hook prerouting priority dstnat; "+
 		"ip daddr %s dnat ip to %s; ip6 daddr %s dnat ip6 to %s; }; }", serviceAddress[ipv4], to[0], serviceAddress[ipv6], to[1])
-	if err := r.loadRules(v.node(1), rules); err != nil {
+	if err := r.network.Do(v.node(1), func() error { return services.Load(rules) }); err != nil {
 		return fmt.Errorf("a Service at node %s: %w (fix: install nftables, or leave p2stcp and p2sudp out of --cases)", v.node(1), err)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/bench/experiment"
 	"github.com/culvert-net/culvert/internal/bench/overlay/policies"
+	"github.com/culvert-net/culvert/internal/bench/overlay/services"
 	"github.com/culvert-net/culvert/internal/bench/proc"
 )
 
@@ -191,7 +192,7 @@ func (p *Params) Validate() error {
 			want(!slices.Contains(values[:i], n), at, "give it once", "%d is there twice", n)
 		}
 	}
-	distinct("services", p.Services, 0, mostServices)
+	distinct("services", p.Services, 0, services.Most)
 	want(len(p.Services) > 0, "services", "give 0 for none", "no number is given")
 	within("connections", p.Connections, 1, mostConnections)
 	want(time.Duration(p.Trial) >= leastTrial, "trial", "give "+leastTrial.String()+" or more", "%v is too short", p.Trial)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/bench/node"
 	"github.com/culvert-net/culvert/internal/bench/overlay/clusterapi"
+	"github.com/culvert-net/culvert/internal/bench/overlay/services"
 	"github.com/culvert-net/culvert/internal/bench/proc"
 	"github.com/culvert-net/culvert/internal/bench/rig"
 	"github.com/culvert-net/culvert/internal/config"
@@ -89,6 +90,9 @@ func openHost(ctx context.Context, plan Plan, name, enforce string, pods []strin
 		return nil, err
 	}
 	h.Later(h.daemon.Close)
+	if err := h.Net.Node.Do(func() error { return services.Load(services.Rules(plan.Services)) }); err != nil {
+		return nil, fmt.Errorf("%d Services: %w (fix: install nftables, or --services 0)", plan.Services, err)
+	}
 	if err := h.addPods(ctx, pods); err != nil {
 		return nil, errors.Join(err, errors.New(h.daemon.Tail()))
 	}

@@ -29,6 +29,7 @@ type Plan struct {
 	Flows          int   // of each pod
 	Packets        int   // of a run
 	Pods           int   // of the node that enforces, beside those
+	Services       int   // that each node has the rules of, as kube-proxy makes them
 }
 
 // Rig has pods without policies and with them.

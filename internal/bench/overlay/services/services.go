@@ -1,21 +1,20 @@
-package overlay
+// Package services gives nodes of a benchmark the rules that kube-proxy makes of Services.
+package services
 
 import (
-	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
-	"sync"
 )
 
-// mostServices leaves room in the addresses that they have.
-const mostServices = 10_000
+// Most leaves room in the addresses that they have.
+const Most = 10_000
 
-// serviceRules are the rules of a node with so many Services of two endpoints each, as kube-proxy
+// Rules are those of a node with so many Services of two endpoints each, as kube-proxy
 // makes them for nftables: maps from a Service to its chain, chains that choose an endpoint, and
 // marks for what has to be masqueraded. None of the Services is anybody's here; what costs is that
 // the kernel tracks connections, and looks for each new one in the maps.
-func serviceRules(n int) string {
+func Rules(n int) string {
 	var b strings.Builder
 	for _, f := range []struct{ family, saddr, daddr, address, service, endpoint string }{
 		{"ip", "ip saddr", "ip daddr", "ipv4_addr", "10.96.%d.%d", "10.250.%d.%d"},
@@ -63,42 +62,12 @@ func endpointPort(address string) string {
 	return address + ":8080"
 }
 
-// setServices has the nodes of all variants as many Services.
-func (r *rig) setServices(n int) error {
-	if r.services == n {
-		return nil
+// Load gives the network namespace of the caller rules for nft.
+func Load(rules string) error {
+	c := exec.Command("nft", "-f", "-")
+	c.Stdin = strings.NewReader(rules)
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("nft: %w: %.500s", err, out)
 	}
-	rules := serviceRules(n)
-	var group sync.WaitGroup
-	nodes := r.serviceNodes()
-	errs := make([]error, len(nodes))
-	for i, node := range nodes { // the kernel waits most of the time
-		group.Go(func() {
-			if err := r.loadRules(node, rules); err != nil {
-				errs[i] = fmt.Errorf("%d Services at node %s: %w (fix: install nftables, or --services 0)", n, node, err)
-			}
-		})
-	}
-	group.Wait()
-	r.services = n
-	return errors.Join(errs...)
-}
-
-// serviceNodes are those of all variants that are measured.
-func (r *rig) serviceNodes() (names []string) {
-	for _, v := range r.params.measured() {
-		names = append(names, v.node(1), v.node(2))
-	}
-	return names
-}
-
-func (r *rig) loadRules(node, rules string) error {
-	return r.network.Do(node, func() error { // nft is started by this thread
-		c := exec.Command("nft", "-f", "-")
-		c.Stdin = strings.NewReader(rules)
-		if out, err := c.CombinedOutput(); err != nil {
-			return fmt.Errorf("nft: %w: %.500s", err, out)
-		}
-		return nil
-	})
+	return nil
 }
