@@ -179,8 +179,10 @@ host has a CPU of this machine. The paper's length is --time 120s --rounds 10.`,
 		short: "Two cores over one",
 		long: `Measures the CPU time of a packet with one core at work and with two, each with
 a generator and queues of its own. The ratio is how many times as many packets
-two cores forward.`,
-		values: map[string]func() []string{"functions": func() []string { return catalog.Names(catalog.Functions(catalog.ShortSize)) }},
+two cores forward. Packets of sessions are for random ones of as many, the same
+on both cores.`,
+		example: "  culvert bench scaling --functions open5gs_uplink,open5gs_downlink --entries 1,1000",
+		values:  map[string]func() []string{"functions": func() []string { return catalog.Names(scale.CoresFunctions()) }},
 	},
 	{
 		name: "upf", table: scale.PrintUPFTable, json: scale.PrintUPFJSON,

@@ -127,10 +127,11 @@ const (
 	sessionsNode
 	rulesNode
 	coresNode
+	sessionCoresNode
 	scaleNodes
 )
 
-// scalePoint is a row, or on coresNode a function that one core and two run.
+// scalePoint is a row, or a function that one core and two run.
 type scalePoint struct {
 	*cost.Row
 	dimension string // empty: of rowsExperiment
@@ -256,7 +257,7 @@ func openScale(ctx context.Context, s experiment.Setting, points []scalePoint, p
 		}
 		p.Name, p.Packets, p.CPU, p.Binary, p.BPFFS = fmt.Sprintf("%s-%d", node.RunName(), i), uint32(packets), s.CPU, s.Culvert, s.BPFFS
 		queues := 1
-		if i == coresNode {
+		if i == coresNode || i == sessionCoresNode {
 			if b.pair, err = proc.Two(); err != nil {
 				return nil, err
 			}
@@ -288,7 +289,7 @@ func (b *scaleBench) Measure(ctx context.Context, at experiment.Point, _ int) ([
 	p := b.points[at.ID]
 	node := b.nodes[p.node]
 	switch {
-	case p.node == coresNode && p.dimension == "":
+	case p.dimension == "" && (p.node == coresNode || p.node == sessionCoresNode):
 		return twoCoresSamples(node, p, b.pair)
 	case p.node == coresNode:
 		var took [3][]float64 // by the number of cores: one and two in turns

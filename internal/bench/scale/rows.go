@@ -34,8 +34,14 @@ type rowsExperiment struct {
 
 // ScalingKind is the kind "scaling".
 var ScalingKind = experiment.Kind{Name: "scaling", NoiseLimit: experiment.NoiseOfRatios, New: func() experiment.Experiment {
-	return &rowsExperiment{Entries: []uint{1000}, Packets: 1 << 17, all: catalog.Functions(catalog.ShortSize), node: coresNode}
+	return &rowsExperiment{Entries: []uint{1000}, Packets: 1 << 17, all: CoresFunctions(), node: coresNode}
 }}
+
+// CoresFunctions are those that `culvert bench scaling` measures: of a gateway and an SR node, and of a UPF.
+func CoresFunctions() []catalog.Function {
+	sessions := slices.DeleteFunc(catalog.UPFFunctions(catalog.ShortSize), func(f catalog.Function) bool { return f.Sessions == nil })
+	return append(catalog.Functions(catalog.ShortSize), sessions...)
+}
 
 // UPFKind is the kind "upf".
 var UPFKind = experiment.Kind{Name: "upf", NoiseLimit: experiment.NoiseOfRatios, New: func() experiment.Experiment {
@@ -75,9 +81,14 @@ func (e *rowsExperiment) Validate() error {
 // points are the rows, in order.
 func (e *rowsExperiment) points() (points []scalePoint) {
 	for _, r := range cost.RowsOf(e.all, cost.Numbers(e.Entries)) {
-		if len(e.Functions) == 0 || slices.Contains(e.Functions, r.Name) {
-			points = append(points, scalePoint{Row: r, title: r.Name, count: uint(r.Entries), node: e.node})
+		if len(e.Functions) > 0 && !slices.Contains(e.Functions, r.Name) {
+			continue
 		}
+		p := scalePoint{Row: r, title: r.Name, count: uint(r.Entries), node: e.node}
+		if e.node == coresNode && r.Sessions != nil {
+			p.node = sessionCoresNode
+		}
+		points = append(points, p)
 	}
 	return points
 }
@@ -91,12 +102,15 @@ const (
 // Plan has a point for each row, and the UPF's N4.
 func (e *rowsExperiment) Plan() (experiment.Plan, error) {
 	plan := experiment.Plan{SetUp: 4 * time.Second}
+	all := time.Duration(0) // sessions are set up
 	for _, p := range e.points() {
 		plan.Points = append(plan.Points, experiment.Point{ID: p.id(), Takes: cost.RunsTake(4, e.Packets)})
+		if p.Sessions != nil {
+			all = max(all, time.Duration(p.Entries)*cost.SessionTime)
+		}
 	}
+	plan.SetUp += all
 	if e.node == sessionsNode {
-		all := time.Duration(slices.Max(e.Entries)) * cost.SessionTime
-		plan.SetUp += all
 		plan.Points = append(plan.Points,
 			experiment.Point{ID: controlPoint, Takes: 100 * time.Millisecond, Rounds: 1},
 			experiment.Point{ID: deletePoint, Takes: 2*all + 3*cost.PacedSessions/cost.PacedRate*time.Second, Rounds: 1},

@@ -33,7 +33,8 @@ func TestPlan(t *testing.T) {
 		}
 	}
 	for name, want := range map[string][]uint32{
-		"gtpu_decap": {1, 1000, 1_000_000}, "end_m_gtp4_e": {1, 1000, 1_000_000}, "end": {1, 1000}, "h_encaps": {1},
+		"gtpu_decap": {1, 1000, 1_000_000}, "end_m_gtp4_e": {1, 1000, 1_000_000}, "end": {1, 1000}, "h_encaps": {1}, "l2_forward": {1},
+		"open5gs_uplink": {1, 1000, 1_000_000}, "open5gs_flow_downlink": {1, 1000},
 	} {
 		if !slices.Equal(rows[name], want) {
 			t.Errorf("%s: entries %v, want %v", name, rows[name], want)
