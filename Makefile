@@ -133,10 +133,10 @@ fuzz: ## FRAMES=10000000 through the data path, its model and sanitizers; PFCP; 
 e2e: ## every laboratory, and experiments of the benchmark; the first time it builds Kubernetes, etcd, containerd and Helm; CORE=folder: with the real cores in it, too
 	@tools/need.sh e2e
 	@tools/cluster/build.sh all
-	@$(SUM) -- -count=1 -timeout 10m -tags apiserver,helm ./internal/kube ./dist/upf
-	@$(SUM) -- -count=1 -p 1 -timeout 20m -tags e2e ./internal/bench/...
+	@tests=$$(tools/tagged.sh apiserver,helm internal/kube dist/upf) && $(SUM) -- -count=1 -timeout 10m $$tests
+	@tests=$$(tools/tagged.sh e2e internal/bench) && $(SUM) -- -count=1 -p 1 -timeout 20m $$tests
 	@$(MAKE) --no-print-directory build
-	@$(SUM) -- -count=1 -timeout 10m -tags e2e ./dist/prometheus
+	@tests=$$(tools/tagged.sh e2e dist/prometheus) && $(SUM) -- -count=1 -timeout 10m $$tests
 	@$(MAKE) --no-print-directory packages ARCHES="$$(go env GOARCH)" # which the laboratory install installs
 	@tools/package/other-layout.sh $(dir $(BIN))packages-before
 	@can=" $$($(BIN) lab list --core "$(CORE)" | awk '{ printf "%s ", $$1 }')"; \
@@ -160,7 +160,7 @@ e2e-kubernetes: ## attacks on a cluster's tenants, and Kubernetes' own tests of 
 soak: ## restart, kill, upgrade and reconfigure under load, ROUNDS=10 times; the engine by BGP; designs of a UPF; probes under load for 10 minutes
 	@tools/need.sh test
 	@$(SUM) -- -count=$(ROUNDS) -timeout 0 -run '^(TestHitless|TestCyclesLeaveNothing|TestNextDaemonSweeps|TestDaemon)$$' ./internal/agent ./cmd/culvert
-	@$(SUM) -- -count=1 -timeout 0 -tags soak -run '^(TestNoFalseAlarm|TestEngineByBGP|TestDesignEvents)$$' ./internal/agent ./internal/bench ./cmd/culvert
+	@tests=$$(tools/tagged.sh soak internal cmd) && $(SUM) -- -count=1 -timeout 0 $$tests
 
 .PHONY: bench
 bench: ## experiments of all four papers and more, with one report, in an hour and a half; its path is the last line (DIR=folder)
