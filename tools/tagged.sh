@@ -11,6 +11,6 @@ if [ ${#files[@]} -eq 0 ]; then
 	echo "culvert: no test of $* is behind a build tag of $tags" >&2
 	exit 1
 fi
-names=$(grep -hoE '^func Test[A-Za-z0-9_]+\(t ' "${files[@]}" | sed 's/^func //; s/(t $//' | sort -u | paste -sd'|')
+names=$(grep -hoE '^func Test[A-Za-z0-9_]+\([a-z_]+ \*testing\.T\)' "${files[@]}" | sed 's/^func //; s/(.*//' | sort -u | paste -sd'|')
 mapfile -t packages < <(dirname "${files[@]}" | sort -u)
 echo "-tags $tags -run ^($names)\$ ${packages[*]/#/./}"
