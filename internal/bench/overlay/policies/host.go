@@ -90,13 +90,24 @@ func openHost(ctx context.Context, plan Plan, name, enforce string, pods []strin
 		return nil, err
 	}
 	h.Later(h.daemon.Close)
-	if err := h.Net.Node.Do(func() error { return services.Load(services.Rules(plan.Services)) }); err != nil {
-		return nil, fmt.Errorf("%d Services: %w (fix: install nftables, or --services 0)", plan.Services, err)
+	if err := h.loadServices(plan.Services); err != nil {
+		return nil, err
 	}
 	if err := h.addPods(ctx, pods); err != nil {
 		return nil, errors.Join(err, errors.New(h.daemon.Tail()))
 	}
 	return h, h.prepare()
+}
+
+// loadServices gives the node the rules of so many Services.
+func (h *host) loadServices(n int) error {
+	if n == 0 {
+		return nil // which takes no nft
+	}
+	if err := h.Net.Node.Do(func() error { return services.Load(services.Rules(n)) }); err != nil {
+		return fmt.Errorf("%d Services: %w (fix: install nftables, or --services 0)", n, err)
+	}
+	return nil
 }
 
 // prepare has packets made at both ends, and counted where they arrive.
