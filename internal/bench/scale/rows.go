@@ -102,18 +102,18 @@ const (
 // Plan has a point for each row, and the UPF's N4.
 func (e *rowsExperiment) Plan() (experiment.Plan, error) {
 	plan := experiment.Plan{SetUp: 4 * time.Second}
-	all := time.Duration(0) // sessions are set up
+	var sessions time.Duration // for as long as they are set up
 	for _, p := range e.points() {
 		plan.Points = append(plan.Points, experiment.Point{ID: p.id(), Takes: cost.RunsTake(4, e.Packets)})
 		if p.Sessions != nil {
-			all = max(all, time.Duration(p.Entries)*cost.SessionTime)
+			sessions = max(sessions, time.Duration(p.Entries)*cost.SessionTime)
 		}
 	}
-	plan.SetUp += all
+	plan.SetUp += sessions
 	if e.node == sessionsNode {
 		plan.Points = append(plan.Points,
 			experiment.Point{ID: controlPoint, Takes: 100 * time.Millisecond, Rounds: 1},
-			experiment.Point{ID: deletePoint, Takes: 2*all + 3*cost.PacedSessions/cost.PacedRate*time.Second, Rounds: 1},
+			experiment.Point{ID: deletePoint, Takes: 2*sessions + 3*cost.PacedSessions/cost.PacedRate*time.Second, Rounds: 1},
 			experiment.Point{ID: recoverPoint, Takes: 10 * time.Second, Rounds: 1})
 	}
 	return plan, nil
