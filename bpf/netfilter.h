@@ -17,8 +17,9 @@
 #define NF_ACCEPT 1
 #define NFPROTO_IPV4 2
 
-/* skb->_nfct ends in enum ip_conntrack_info. From IS_REPLY on, the packet goes to who began its flow,
- * unless conntrack does not track it. */
+/* skb->_nfct: a pointer that ends in enum ip_conntrack_info. Of 0 and IS_REPLY, packets have gone in both
+ * directions. From IS_REPLY on, the packet goes to who began its flow, unless conntrack does not
+ * track it. */
 #define CONNTRACK_INFO 7
 #define IS_REPLY 3
 #define UNTRACKED 7
@@ -33,6 +34,7 @@ struct sk_buff {
 	unsigned int len, data_len;
 	unsigned char *data;
 	unsigned long _nfct;
+	__u16 tc_index;
 } __attribute__((preserve_access_index));
 
 /* 16 octets. What bpf_rdonly_cast() says is one is read without a call. */
@@ -64,6 +66,30 @@ INLINE struct pod *isolated_pod(__u32 index)
 	struct pod *p = index ? bpf_map_lookup_elem(&pod, &index) : 0;
 
 	return p && is_isolated(p) ? p : 0;
+}
+
+/* Whether packets of its connection have gone in both directions, as conntrack knows: then the
+ * addresses at this place are those of packets before, which policies were asked about. */
+INLINE int is_established(struct sk_buff *skb)
+{
+	unsigned long info;
+
+	if (!bpf_core_field_exists(skb->_nfct) || skb->_nfct <= CONNTRACK_INFO)
+		return 0;
+	info = skb->_nfct & CONNTRACK_INFO;
+	return !info || info == IS_REPLY;
+}
+
+/* Whether culvert_pod has said that nothing is to be asked about the sender. Who is to be asked,
+ * it knows; to whom the kernel sends the packet, it does not. */
+INLINE int is_sender_known(struct sk_buff *skb)
+{
+	__u32 said;
+
+	if (!bpf_core_field_exists(skb->tc_index))
+		return 0;
+	said = skb->tc_index ^ sender_mark();
+	return said == SENDER_OPEN || (said == SENDER_ALLOWED && is_established(skb));
 }
 
 /* Whether conntrack says that the packet goes to who began its TCP connection: then it has one of these
@@ -240,14 +266,18 @@ INLINE int forward_decide(struct forwarded *f)
 INLINE int forward_input(struct bpf_nf_ctx *ctx)
 {
 	struct forwarded f = { .skb = ctx->skb,
-			       .from = pod_at(ctx->state->in),
 			       .to = pod_at(ctx->state->out),
 			       .version = ctx->state->pf == NFPROTO_IPV4 ? 4 : 6 };
-	int asks = f.version == 6 && !f.to, reason; /* where no pod is, a SID may be */
+	int known = is_sender_known(ctx->skb), reason;
+	int asks = f.version == 6 && !f.to; /* where no pod is, a SID may be */
 
+	opaque(known);
 	opaque(asks);
+	if (known && !asks && !f.to)
+		return NF_ACCEPT;
+	f.from = pod_at(ctx->state->in);
 	if (f.from != f.to) { /* a pod reaches itself, by a Service */
-		f.sender = isolated_pod(f.from);
+		f.sender = known ? 0 : isolated_pod(f.from);
 		f.receiver = isolated_pod(f.to);
 	}
 	if (f.sender)

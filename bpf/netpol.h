@@ -283,6 +283,31 @@ INLINE int is_allowed_lately(struct inner *in, __u8 flags, struct pod *p, __u32 
 	return has_answer(in, FLOW_ALLOWED, *(volatile __u32 *)&p->generation);
 }
 
+/* What culvert_pod says in skb->tc_index to culvert_forward about a packet that it leaves to the
+ * kernel, beside sender_mark(). Nobody else's number is one of these, except by chance. */
+enum sender_said {
+	SENDER_OPEN = 1, /* no policies isolate the sender */
+	SENDER_ALLOWED = 2, /* they allow the flow, with the addresses that it has at the veth */
+};
+
+INLINE __u32 sender_mark(void)
+{
+	return node_settings.flow_key[0] >> 48 & 0xfffc;
+}
+
+/* What skb->tc_index says of a packet of `p`, or of no pod. A fragment says nothing: what the kernel
+ * makes of several would have what the first one said. look_flow_up() was called if it may be. */
+INLINE __u32 say_sender(struct inner *in, struct pod *p)
+{
+	if (!p || in->fragment)
+		return 0;
+	if (!is_isolated(p))
+		return sender_mark() | SENDER_OPEN;
+	if (in->known_of && has_answer(in, FLOW_ALLOWED, *(volatile __u32 *)&p->generation))
+		return sender_mark() | SENDER_ALLOWED;
+	return 0;
+}
+
 /* Whether the packet answers a flow that flow_cache has: netpol_flow may have lost that flow, to
  * make room for others. */
 GLOBAL int is_answer_lately(struct inner *in, struct pod *p, __u32 direction)

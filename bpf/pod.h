@@ -248,8 +248,10 @@ INLINE int pod_decide(struct __sk_buff *skb, struct settings *cfg, __u32 flags, 
 	    (to->kind != TARGET_POD && to->kind != TARGET_POLICY && to->kind != TARGET_CLASSES)) {
 		if (outside && is_for_sid(in))
 			return REASON_SR_DOMAIN_EDGE;
-		if (outside && !tenant)
+		if (outside && !tenant) {
 			note_kernels(skb, in, sender);
+			skb->tc_index = say_sender(in, sender);
+		}
 		return REASON_PASSED;
 	}
 	if (in->hops <= 1)
@@ -290,6 +292,7 @@ INLINE int pod_input(struct __sk_buff *skb)
 	struct inner in = {};
 	int reason = 0;
 
+	skb->tc_index = 0; /* the sender may have one */
 	if (!at)
 		return TC_NEXT;
 	in.tenant = tenant_of(at->flags);
