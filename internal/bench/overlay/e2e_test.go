@@ -192,9 +192,9 @@ func checkExchanges(t *testing.T, got Report) {
 			t.Errorf("%+v", x)
 		}
 	}
-	if want := []string{"ingress off", "ingress none", "ingress others", "ingress 1", "ingress 20", "ingress many",
-		"egress off", "egress none", "egress others", "egress 1", "egress 20",
-		"forwarded off", "forwarded none", "forwarded others", "forwarded 1", "forwarded 20"}; !slices.Equal(names, want) {
+	if want := []string{"ingress off", "ingress none", "ingress first", "ingress others", "ingress 1", "ingress 20", "ingress many",
+		"egress off", "egress none", "egress first", "egress others", "egress 1", "egress 20",
+		"forwarded off", "forwarded none", "forwarded first", "forwarded others", "forwarded 1", "forwarded 20"}; !slices.Equal(names, want) {
 		t.Errorf("%q, want %q", names, want)
 	}
 }

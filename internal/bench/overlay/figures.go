@@ -199,7 +199,7 @@ func (p *Params) exchangeFigures() (list []result.Figure) {
 	}, result.Figure{
 		ID: "policies", Title: "What NetworkPolicies cost a packet", Kind: result.Bars, Metric: metricPolicyCost, Value: result.ToBaseline, X: labelRules, Series: labelDirection,
 		YTitle: "more CPU time, L2 forwarding = 1", Headline: "times the CPU time of L2 forwarding more, NetworkPolicies",
-		Caption: fmt.Sprintf("More than a packet of others: a pod that no policy selects, beside pods that some do. others: more than none, on a node without policies. none: more than on a node that does not enforce any. Of %d established flows at random, each with another end. L2 forwarding is of the same generator in the same round.", p.Flows),
+		Caption: fmt.Sprintf("More than a packet of others: a pod that no policy selects, beside pods with these rules. first: more than none, by the same pod, while a policy selects another pod of its node. none: more than on a node that does not enforce any. Of %d established flows at random, each with another end. L2 forwarding is of the same generator in the same round.", p.Flows),
 	}, result.Figure{
 		ID: "policy-packets", Title: "CPU time of packets of pods by their NetworkPolicies", Kind: result.Table, Metric: metricPolicy, Value: result.ToBaseline,
 		Caption: fmt.Sprintf("Short packets from another node to a pod (ingress), and to pods of another node (egress). many: to %d pods at random, none of which a policy selects.", p.Pods),

@@ -64,7 +64,7 @@ func (r *rig) measurePolicies(ctx context.Context, direction string, round int) 
 
 // policyBaselines are what pods without policies are compared with, if anything. Pods with policies are
 // compared with one of the same node without.
-var policyBaselines = map[string]string{policies.Off: "", policies.None: policies.Off, policies.Others: policies.None, policies.Many: ""}
+var policyBaselines = map[string]string{policies.Off: "", policies.None: policies.Off, policies.First: policies.None, policies.Others: "", policies.Many: ""}
 
 func policySamples(direction string, names []string, s policies.Sample) (out []experiment.Sample) {
 	for _, name := range names {
@@ -84,7 +84,7 @@ func policySamples(direction string, names []string, s policies.Sample) (out []e
 // PolicyRow is traffic of a pod in a direction, by what isolates the pod. More is the time that a
 // packet takes more than one of the row's baseline, by the time of L2 forwarding (policyBaselines).
 type PolicyRow struct {
-	Rules     string  `json:"rules"` // of the pod's policies, or off, none, others, many
+	Rules     string  `json:"rules"` // of the pod's policies, or off, none, first, others, many
 	Direction string  `json:"direction"`
 	PacketNS  float64 `json:"cpu_ns_per_packet"`
 	L2NS      float64 `json:"l2_forwarding_ns"`

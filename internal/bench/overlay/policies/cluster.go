@@ -19,6 +19,7 @@ const (
 
 var (
 	ownAddress   = netip.MustParseAddr("2001:db8:2::1") // of out0, and beside it
+	ownIPv4      = netip.MustParseAddr("198.51.100.1")  // of out0
 	otherAddress = netip.MustParseAddr("2001:db8:2::2")
 	ownSID       = netip.MustParseAddr("fc00:0:1:4::") // End.DT4
 	otherSID     = netip.MustParseAddr("fc00:0:2:4::")
@@ -77,9 +78,9 @@ const (
 	podPort    = 8000
 )
 
-// putPolicy isolates a pod in both directions by so many rules each: they allow all remotes, of which at
-// has the addresses, each rule as many as the others, and no two rules the same one.
-func putPolicy(s *clusterapi.Server, pod string, rules, remotes int, at func(int) netip.Addr) {
+// putPolicy has a policy of that name isolate a pod in both directions by so many rules each: they allow all
+// remotes, of which at has the addresses, each rule as many as the others, and no two rules the same one.
+func putPolicy(s *clusterapi.Server, name, pod string, rules, remotes int, at func(int) netip.Addr) {
 	each, bits := 1, 32 // addresses of a rule: a power of two
 	for ; each*rules < remotes; bits-- {
 		each *= 2
@@ -95,7 +96,7 @@ func putPolicy(s *clusterapi.Server, pod string, rules, remotes int, at func(int
 		return list
 	}
 	s.Put("networking.k8s.io/networkpolicies", clusterapi.Object{
-		"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": clusterapi.Object{"namespace": namespace, "name": pod},
+		"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": clusterapi.Object{"namespace": namespace, "name": name},
 		"spec": clusterapi.Object{
 			"podSelector": clusterapi.Object{"matchLabels": clusterapi.Object{"app": pod}}, "policyTypes": []any{"Ingress", "Egress"},
 			"ingress": side("from", podPort), "egress": side("to", remotePort),

@@ -15,7 +15,7 @@ import (
 func TestRulesAllowRemotes(t *testing.T) {
 	for _, rules := range []int{1, 3, 100, 1000} {
 		s := clusterapi.New()
-		putPolicy(s, "p", rules, 10_000, remote)
+		putPolicy(s, "p", "pod", rules, 10_000, remote)
 		answer := httptest.NewRecorder()
 		s.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/apis/networking.k8s.io/v1/namespaces/bench/networkpolicies/p", nil))
 		var policy struct {
@@ -54,10 +54,10 @@ func TestRulesAllowRemotes(t *testing.T) {
 // Pods beside are measured together, where packets come to them.
 func TestNames(t *testing.T) {
 	p := Plan{Rules: []int{1, 10}, Pods: 5}
-	if got := p.Names(Ingress); !slices.Equal(got, []string{Off, None, Others, "1", "10", Many}) {
+	if got := p.Names(Ingress); !slices.Equal(got, []string{Off, None, First, Others, "1", "10", Many}) {
 		t.Errorf("%q", got)
 	}
-	if got := p.Names(Egress); !slices.Equal(got, []string{Off, None, Others, "1", "10"}) {
+	if got := p.Names(Egress); !slices.Equal(got, []string{Off, None, First, Others, "1", "10"}) {
 		t.Errorf("%q", got)
 	}
 }

@@ -40,6 +40,7 @@ type pod struct {
 	address   netip.Addr
 	mac, host net.HardwareAddr // its own, and that of the host's end
 	end       string           // the interface of the host
+	outward   uint16           // the port of its flows to outside: its own, which masquerading keeps
 }
 
 const (
@@ -96,8 +97,16 @@ func openHost(ctx context.Context, plan Plan, name, enforce string, pods []strin
 	if err := h.addPods(ctx, pods); err != nil {
 		return nil, errors.Join(err, errors.New(h.daemon.Tail()))
 	}
+	for _, state := range []string{"", "_stream"} {
+		if err := h.Net.Node.Sysctl("net/netfilter/nf_conntrack_udp_timeout"+state, conntrackSeconds); err != nil {
+			return nil, err
+		}
+	}
 	return h, h.prepare()
 }
+
+// conntrackSeconds is for how long conntrack knows a flow: longer than between rounds.
+const conntrackSeconds = "86400"
 
 // loadServices gives the node the rules of so many Services.
 func (h *host) loadServices(n int) error {
@@ -155,6 +164,7 @@ func (h *host) addPods(ctx context.Context, names []string) error {
 			}
 			h.added = append(h.added, time.Since(begun))
 			p, err := podOf(r)
+			p.outward = podPort + uint16(len(h.pods))
 			h.pods[name] = p
 			return err
 		})
@@ -205,6 +215,19 @@ func (h *host) sinkIn(ns *os.File) error {
 		}
 		return h.Bench.SinkSKB(i.Index)
 	})
+}
+
+// establish has packets go in both directions of a pod's flows to outside, each of which has one with a
+// probability of 1 - e^-32 at least.
+func (h *host) establish(plan Plan, p pod) error {
+	plan.Packets = 32 * plan.Flows
+	if _, err := h.live(plan, h.load(Forwarded, p, plan.Flows)); err != nil {
+		return fmt.Errorf("flows to outside: %w", err)
+	}
+	if _, err := h.live(plan, h.answers(p, plan.Flows)); err != nil {
+		return fmt.Errorf("answers from outside: %w", err)
+	}
+	return nil
 }
 
 // live sends packets of a load, and returns the CPU time of one.

@@ -41,16 +41,25 @@ func (h *host) load(direction string, p pod, remotes int) rig.Load {
 		return rig.Load{Port: uplink, Frame: progrun.Frame{Data: frame, Keys: uint32(remotes), Key: key}, Program: h.Bench.Pass(),
 			Want: rig.WantIPv4(p.address, rig.ProtoUDP, rig.LenUDP+payload)}
 	}
-	to, want := remote(0), rig.WantIPv6(otherSID, 16, rig.ProtoIPv4, rig.LenIPv4+rig.LenUDP+payload)
+	source, to, want := uint16(podPort), remote(0), rig.WantIPv6(otherSID, 16, rig.ProtoIPv4, rig.LenIPv4+rig.LenUDP+payload)
 	if direction == Forwarded {
-		to = outside(0)
+		source, to = p.outward, outside(0)
 		want = rig.WantIPv4(to, rig.ProtoUDP, rig.LenUDP+payload)
 		want.Destination = want.Destination[:2]
 	}
 	eth := packet.Ethernet{Dst: packet.Hex(p.host), Src: packet.Hex(p.mac)}
-	frame := packet.Frame(append([]packet.Layer{eth}, datagram(p.address, to, podPort, remotePort)...)...)
+	frame := packet.Frame(append([]packet.Layer{eth}, datagram(p.address, to, source, remotePort)...)...)
 	key := place(to, rig.LenEthernet, destinationAt)
 	return rig.Load{Port: p.end, Frame: progrun.Frame{Data: frame, Keys: uint32(remotes), Key: key}, Program: h.Bench.Pass(), Want: want}
+}
+
+// answers are to what a pod has sent to outside: to the node, whose address masquerading gives its packets.
+func (h *host) answers(p pod, remotes int) rig.Load {
+	eth := packet.Ethernet{Dst: packet.Hex(node.MAC(3)), Src: packet.Hex(node.MAC(4))}
+	frame := packet.Frame(append([]packet.Layer{eth}, datagram(outside(0), ownIPv4, remotePort, p.outward)...)...)
+	key := place(outside(0), rig.LenEthernet, sourceAt)
+	return rig.Load{Port: uplink, Frame: progrun.Frame{Data: frame, Keys: uint32(remotes), Key: key}, Program: h.Bench.Pass(),
+		Want: rig.WantIPv4(p.address, rig.ProtoUDP, rig.LenUDP+payload)}
 }
 
 // foreignAddress is that of a pod of the other node that no rule allows.

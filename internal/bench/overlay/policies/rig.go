@@ -17,7 +17,8 @@ import (
 const (
 	Off    = "off"    // on a node that does not enforce NetworkPolicies
 	None   = "none"   // on a node that enforces them, and has no pod that a policy selects
-	Others = "others" // no policy selects the pod, but others of the node
+	First  = "first"  // the same pod, while one policy selects another pod of that node
+	Others = "others" // beside pods with many rules, but no policy selects this one
 	Many   = "many"   // all pods beside, of which no policy selects any: each packet is for another one
 )
 
@@ -36,10 +37,14 @@ type Plan struct {
 type Rig struct {
 	node.Undo
 	plan Plan
-	// Nodes that do not enforce, that have no policies, and that have them.
-	off, none, open *host
-	l2              *progrun.Program
+	// Nodes that do not enforce, that have one policy at most, and that have many rules.
+	off, few, open *host
+	first          bool // the policy of few selects a pod
+	l2             *progrun.Program
 }
+
+// neighbour is the pod that the first policy of a node selects, and the policy.
+const neighbour = "neighbour"
 
 // knownTime is how long an agent may take to have all rules in its tables.
 const knownTime = 5 * time.Minute
@@ -57,7 +62,7 @@ func Open(ctx context.Context, plan Plan) (_ *Rig, err error) {
 	if err := start(&r.off, "-off", config.PoliciesOff, []string{Off}); err != nil {
 		return nil, err
 	}
-	if err := start(&r.none, "-none", config.PoliciesEnforce, []string{None}); err != nil {
+	if err := start(&r.few, "-few", config.PoliciesEnforce, []string{None, neighbour}); err != nil {
 		return nil, err
 	}
 	names := append([]string{Others}, plan.rules()...)
@@ -71,8 +76,9 @@ func Open(ctx context.Context, plan Plan) (_ *Rig, err error) {
 		return nil, err
 	}
 	for _, n := range plan.Rules {
-		putPolicy(r.open.api, strconv.Itoa(n), n, plan.Flows, remote)
-		putPolicy(r.open.api, sender(strconv.Itoa(n)), n, plan.Flows, outside)
+		name := strconv.Itoa(n)
+		putPolicy(r.open.api, name, name, n, plan.Flows, remote)
+		putPolicy(r.open.api, sender(name), sender(name), n, plan.Flows, outside)
 	}
 	err = r.open.Net.Node.Do(func() (err error) {
 		r.l2, err = r.open.Bench.Baseline(r.open.Hop())
@@ -84,7 +90,27 @@ func Open(ctx context.Context, plan Plan) (_ *Rig, err error) {
 	if err := r.open.awaitPolicies(ctx, 2*len(plan.Rules)); err != nil {
 		return nil, err
 	}
+	for _, name := range plan.names() {
+		h, p := r.podOf(Forwarded, name)
+		if err := h.establish(plan, p); err != nil {
+			return nil, fmt.Errorf("policy %s: %w", name, err)
+		}
+	}
 	return r, r.prove(ctx)
+}
+
+// setFirst has the node without policies get its first one, or has that select no pod.
+func (r *Rig) setFirst(ctx context.Context, first bool) error {
+	if r.first == first {
+		return nil
+	}
+	r.first = first
+	selected, isolated := "nobody", 0
+	if first {
+		selected, isolated = neighbour, 1
+	}
+	putPolicy(r.few.api, neighbour, selected, 1, 1, remote)
+	return r.few.awaitPolicies(ctx, isolated)
 }
 
 // prove looks whether the policies are those that are to be measured: flows begin, and what no rule
@@ -134,7 +160,7 @@ func (h *host) awaitPolicies(ctx context.Context, pods int) error {
 // Sample is the CPU time of a packet, in ns.
 type Sample struct {
 	L2   float64            // of L2 forwarding
-	Pods map[string]float64 // by what isolates them: Off, None, Others, or a number of rules
+	Pods map[string]float64 // by what isolates them: Plan.Names
 }
 
 // sender is the name of the pod that sends to outside of the cluster, by rules as those of another pod.
@@ -153,7 +179,7 @@ func (p Plan) Names(direction string) []string {
 }
 
 func (p Plan) names() []string {
-	return append([]string{Off, None, Others}, p.rules()...)
+	return append([]string{Off, None, First, Others}, p.rules()...)
 }
 
 // rules are the names of pods that policies select.
@@ -183,6 +209,11 @@ func (r *Rig) Measure(ctx context.Context, direction string, order []int) (s Sam
 			continue
 		}
 		h, l := r.loadOf(direction, names[i])
+		if h == r.few {
+			if err := r.setFirst(ctx, names[i] == First); err != nil {
+				return s, err
+			}
+		}
 		ns, err := h.live(r.plan, l)
 		if err != nil {
 			return s, fmt.Errorf("%s, policy %s: %w", direction, names[i], err)
@@ -194,20 +225,27 @@ func (r *Rig) Measure(ctx context.Context, direction string, order []int) (s Sam
 
 // loadOf is what is sent for a name, and where.
 func (r *Rig) loadOf(direction, name string) (*host, rig.Load) {
+	if name == Many {
+		return r.open, r.open.toMany(r.open.pods[beside(0)], r.plan.Pods)
+	}
+	h, p := r.podOf(direction, name)
+	return h, h.load(direction, p, r.plan.Flows)
+}
+
+// podOf is the pod that is measured in a direction for a name, and its node.
+func (r *Rig) podOf(direction, name string) (*host, pod) {
 	switch name {
 	case Off:
-		return r.off, r.off.load(direction, r.off.pods[Off], r.plan.Flows)
-	case None:
-		return r.none, r.none.load(direction, r.none.pods[None], r.plan.Flows)
+		return r.off, r.off.pods[Off]
+	case None, First:
+		return r.few, r.few.pods[None]
 	case Others:
-		return r.open, r.open.load(direction, r.open.pods[Others], r.plan.Flows)
-	case Many:
-		return r.open, r.open.toMany(r.open.pods[beside(0)], r.plan.Pods)
+		return r.open, r.open.pods[Others]
 	}
 	if direction == Forwarded {
 		name = sender(name)
 	}
-	return r.open, r.open.load(direction, r.open.pods[name], r.plan.Flows)
+	return r.open, r.open.pods[name]
 }
 
 // Added is how long the CNI plugin took for each pod of the node that enforces, in order.
