@@ -16,18 +16,19 @@
 /* The rule that a TEID leads to, or the first of several; 0: none. */
 INLINE __u32 pdr_of_teid(struct settings *cfg, __u32 teid)
 {
-	__u32 slot = teid & 0xffffff, *index;
+	__u64 folds = ((__u64)cfg->pdr_slots - 1 - (teid & 0xffffff)) >> 63; /* 1 or 0 */
+	__u32 bits, rest, slot, *index;
 	struct pdr *rule;
 
-	if (!cfg->pdr_slots)
-		return 0;
-	if (slot < cfg->pdr_slots) {
-		rule = bpf_map_lookup_elem(&pdr, &slot);
-		if (rule && rule->action && rule->flags & PDR_BY_TEID &&
-		    rule->generation == teid >> 24)
-			return slot;
-	}
-	index = bpf_map_lookup_elem(&pdr_by_teid, &teid);
+	opaque(folds); /* two ways would be twice as long for the verifier */
+	bits = (24 - folds * (24 - cfg->teid_fold)) & 31;
+	rest = teid >> bits;
+	slot = teid - (rest << bits);
+	rule = bpf_map_lookup_elem(&pdr, &slot);
+	if (rule && rule->action && (rule->flags & PDR_BY_TEID) == (PDR_BY_TEID ^ folds) &&
+	    rule->generation == rest)
+		return slot;
+	index = cfg->pdr_slots ? bpf_map_lookup_elem(&pdr_by_teid, &teid) : 0;
 	return index ? *index : 0;
 }
 

@@ -73,6 +73,7 @@ struct settings {
 	__u32 meter_burst; /* of rates in octets, in 1024 ns */
 	__u32 flow_buckets; /* netpol_flow's, a power of two */
 	__u32 pdr_beside; /* pdr[pdr_beside + i]: a rule behind pdr[i] (STRAIGHT_BESIDE) */
+	__u32 teid_fold; /* low bits of TEIDs that are no index: see struct pdr */
 	__u32 steered; /* 1: target_by_dst4 or target_by_dst6 lead elsewhere than to the kernel */
 	struct locator locator[MAX_LOCATORS];
 	struct prefix6 domain[MAX_DOMAINS];
@@ -286,11 +287,11 @@ struct tunnel {
 };
 
 /* ---- sessions ----
- * pdr[index]: one PDR's entry, a cache line. Found by TEID (its low 24 bits are
- * the index where PDR_BY_TEID and the generation agree, else pdr_by_teid), by
- * UE address (pool4, pool6, else pdr_by_ue, else a framed route in
- * target_by_dst*), or, where several PDRs share these, by a run of filters that
- * the first entry names. Index 0 is none. */
+ * pdr[index]: one PDR's entry, a cache line. Found by TEID (index and generation are its low 24 bits
+ * and the rest, with PDR_BY_TEID; or, if that is no index, its low teid_fold bits and the rest; else
+ * pdr_by_teid has it), by UE address (pool4, pool6, else pdr_by_ue, else a framed route in
+ * target_by_dst*), or, where several PDRs share these, by a run of filters that the first entry
+ * names. Index 0 is none. */
 enum pdr_action {
 	PDR_NONE,
 	PDR_FILTERS, /* `forwarding` entries of filter, from `more` on */
@@ -343,7 +344,7 @@ struct pdr {
 	__u8 action;
 	__u8 flags;
 	__u8 qfi; /* of the PDU Session Container: RQI << 6 | QFI; PDR_FRAMES */
-	__u8 generation; /* the high 8 bits of the local TEID */
+	__u8 generation; /* of the local TEID what the index leaves out */
 	__u64 bucket; /* meter.h */
 	__u32 rate; /* kbit/s; 0: not limited */
 	__u32 notify; /* octets of volume / 256, mod 2^32; 0: never; USAGE_TOLD */

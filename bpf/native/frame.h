@@ -254,7 +254,11 @@ static __u32 any_teid(struct input *in)
 		return VALUE(tunnel, struct tunnel, slot)->key;
 	slot -= TUNNELS;
 	rule = VALUE(pdr, struct pdr, slot);
-	return slot < PDR_SLOTS ? (__u32)rule->generation << 24 | slot : 0x5e000000 + slot;
+	if (slot >= PDR_SLOTS)
+		return 0x5e000000 + slot;
+	return (__u32)rule->generation
+		       << (rule->flags & PDR_BY_TEID ? 24 : node_settings.teid_fold) |
+	       slot;
 }
 
 static void add_gtpu(struct input *in, struct frame *f)

@@ -216,7 +216,8 @@ static void make_sessions(struct input *in)
 		r->action = n & 8 ? PDR_FORWARD : (n & 7) % (PDR_FORWARD + 1);
 		r->flags = (n >> 4 & (PDR_SOURCE4 | PDR_SOURCE6 | PDR_DUPLICATE | PDR_METERS |
 				      PDR_DOWNLINK)) |
-			   (n >> 12) % 3 << PDR_CONTAINER_SHIFT | (i < PDR_SLOTS ? PDR_BY_TEID : 0);
+			   (n >> 12) % 3 << PDR_CONTAINER_SHIFT |
+			   (i < PDR_SLOTS && n >> 15 & 3 ? PDR_BY_TEID : 0);
 		r->forwarding = r->action == PDR_FILTERS ? n >> 20 & 7 : (n >> 20) % FORWARDINGS;
 		r->more = r->action == PDR_FILTERS ? (n >> 16) % FILTERS : (n >> 16) % METERS;
 		r->teid = next_number(in);

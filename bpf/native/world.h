@@ -413,6 +413,7 @@ static void make_settings(struct input *in)
 	for (i = 0; i < FLOW_KEYS; i++)
 		s->flow_key[i] = (n + i) * 0x9e3779b97f4a7c15ull;
 	s->pdr_slots = n >> 14 & 3 ? PDR_SLOTS : 0;
+	s->teid_fold = 3 + (n >> 11 & 1);
 	s->pdr_beside = (n >> 17) % PDRS;
 	s->ues = map_of(&pdr_by_ue)->count ? 32 - UE_BUCKET_BITS : 0;
 	s->pool4[0] = (struct pool4){ 10u << 24 | 200 << 16, 0xfffffff8, TEID_SLOTS, 0 };

@@ -304,8 +304,7 @@ func (d *DataPlane) openTables() (err error) {
 	}
 	d.Sessions = session.Open(&d.mu, sessionNode{d}, d.limits, d.sessionTables)
 	if d.limits.Sessions != 0 {
-		slots, _, _ := d.limits.PDRRanges()
-		d.settings.Change(func(e *abi.Settings) { e.PdrSlots, e.PdrBeside = slots, session.Beside(d.limits) })
+		d.settings.Change(func(e *abi.Settings) { session.PutSettings(e, d.limits) })
 		d.Sessions.SetPools(settings.PoolsOf(new(d.settings.Get())))
 	}
 	return nil

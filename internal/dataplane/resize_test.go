@@ -59,6 +59,8 @@ const (
 	hashTEID   = 0x07ffff01
 	coreTEID   = 0x04000067
 	tunnelTEID = 300
+	// countTEID is what an SMF has counted up to: its low bits are an index, and others with other limits.
+	countTEID = 4242
 )
 
 // outside is a session whose UE is in no pool and whose TEID is no index.
@@ -113,7 +115,7 @@ func putAll(t *testing.T, d *DataPlane, ifindex int, name string) {
 	} {
 		must(t, d.Steering.Put(s))
 	}
-	for _, s := range []Session{plain(5, plainTEID), rich(6, richTEID), open5gs(7, coreTEID, 1), outside(), framed()} {
+	for _, s := range []Session{plain(5, plainTEID), rich(6, richTEID), open5gs(7, coreTEID, 1), outside(), framed(), plain(10, countTEID)} {
 		must(t, d.Sessions.Put(s))
 	}
 	for _, k := range d.Adjacencies.Keys() {
@@ -135,6 +137,7 @@ var traffic = []struct {
 	{"downlink behind filters", downlinkFrame("192.0.2.1", "10.45.0.6", 80), ofRule(6, 2)},
 	{"uplink behind filters", qfiFrame(coreTEID, 1, "10.45.0.7", "192.0.2.1", 80), ofRule(7, 1)},
 	{"uplink by a hash", uplinkFrame(hashTEID, "10.99.0.1", "192.0.2.1", 80), ofRule(9, 1)},
+	{"uplink of an SMF that counts", uplinkFrame(countTEID, "10.45.0.10", "192.0.2.1", 80), ofRule(10, 1)},
 	{"downlink to a UE outside", downlinkFrame("192.0.2.1", "10.99.0.1", 80), ofRule(9, 2)},
 	{"downlink to a framed route", downlinkFrame("192.0.2.1", "10.98.0.7", 80), ofRule(8, 2)},
 	{"a SID of a locator", endFrame("fc00:a:1000::", "fc00:b::1"), ofSID("fc00:a:1000::/40")},
@@ -293,11 +296,12 @@ func linkOf(t *testing.T, w *wire) (id ebpf.ProgramID) {
 	return id
 }
 
-// Larger tables, and then the former ones again: all of it is where it was.
+// Larger tables, and then the former ones again: all of it is where it was, except a TEID that a hash finds since.
 func TestLargerLimitsAndBack(t *testing.T) {
 	path := pinPath(t)
 	d := openWith(t, Options{PinPath: path, Limits: resizeLimits})
 	putAll(t, d, 1, "lo")
+	must(t, d.Sessions.Drop(10))
 	before := dump(t, d)
 	must(t, d.Close())
 	for _, c := range otherLimits {
@@ -310,6 +314,7 @@ func TestLargerLimitsAndBack(t *testing.T) {
 			d = openWith(t, Options{PinPath: path, Limits: l})
 			putAll(t, d, 1, "lo")
 			must(t, d.Sweep())
+			must(t, d.Sessions.Drop(10))
 			if after := dump(t, d); l == resizeLimits && after != before {
 				t.Errorf("%s: the tables changed:\n%s", c.name, difference(before, after))
 			}

@@ -17,61 +17,9 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/counter"
 	"github.com/culvert-net/culvert/internal/dataplane/session"
-	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 	"github.com/culvert-net/culvert/internal/srpolicy"
 )
-
-func TestTEIDs(t *testing.T) {
-	d := sessionRig(t, Options{})
-	must(t, d.Sessions.TakeTEID(5))
-	must(t, d.Sessions.TakeTEID(9<<24|5)) // the same entry: found by the hash
-	must(t, d.Sessions.TakeTEID(0xfffffff0))
-	for _, teid := range []uint32{5, 9<<24 | 5, 0xfffffff0} {
-		if err := d.Sessions.TakeTEID(teid); !errors.Is(err, ErrTaken) {
-			t.Errorf("TEID %#x taken again: %v", teid, err)
-		}
-	}
-	if err := d.Sessions.TakeTEID(0); err == nil {
-		t.Error("TEID 0 was taken")
-	}
-	seen := map[uint32]bool{5: true}
-	entries := 2 * sessionLimits.Sessions // two for each session
-	for range entries - 1 {
-		teid, err := d.Sessions.NewTEID()
-		must(t, err)
-		if seen[teid&settings.MaxSessions] || teid&settings.MaxSessions > entries {
-			t.Fatalf("TEID %#x: its entry is taken, or not there", teid)
-		}
-		seen[teid&settings.MaxSessions] = true
-	}
-	var full *table.FullError
-	if teid, err := d.Sessions.NewTEID(); !errors.As(err, &full) {
-		t.Errorf("one more: %#x, %v", teid, err)
-	}
-	d.Sessions.FreeTEID(5)
-	d.Sessions.FreeTEID(5) // once more does nothing
-	teid, err := d.Sessions.NewTEID()
-	must(t, err)
-	if teid == 5 || teid&settings.MaxSessions != 5 {
-		t.Errorf("after 5 was free: %#x", teid)
-	}
-	d.Sessions.FreeTEID(teid)
-	d.Sessions.FreeTEID(0xfffffff0)
-	must(t, d.Sessions.TakeTEID(0xfffffff0))
-	// Over a restart generations go on.
-	must(t, d.Sessions.Put(plain(5, teid)))
-	must(t, d.Sessions.Drop(5))
-	restart(t, d)
-	must(t, d.Sweep())
-	for range 5 {
-		again, err := d.Sessions.NewTEID()
-		must(t, err)
-		if again == teid {
-			t.Errorf("TEID %#x is handed out at once after a restart", teid)
-		}
-	}
-}
 
 func TestTakenAddressesAndTEIDs(t *testing.T) {
 	d := sessionRig(t, Options{})

@@ -1023,8 +1023,8 @@ type Settings struct {
 	MeterBurst      uint32
 	FlowBuckets     uint32
 	PdrBeside       uint32
+	TeidFold        uint32
 	Steered         uint32
-	_               [4]byte
 	Locator         [8]Locator
 	Domain          [8]Prefix6
 	Gtpu4           [4]uint32

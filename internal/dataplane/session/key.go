@@ -122,10 +122,10 @@ func (t *tables) find(k *key) (by lookupKind, index uint32, led bool) {
 		index, led = t.UEs.Lookup(sidEntry(k))
 		return atSID, index, led
 	case k.teid != 0:
-		if slot := slotOf(k.teid, t.slots); slot != 0 {
-			do := t.PDR.Load(slot, wordPDRDo)
-			if isActive(do) && flagsOf(do)&flagByTEID != 0 && generationOf(do) == uint8(k.teid>>24) {
-				return byIndex, slot, true
+		if at := placeOf(k.teid, t.slots); at.slot != 0 {
+			do := t.PDR.Load(at.slot, wordPDRDo)
+			if isActive(do) && placeIn(at.slot, do) == at {
+				return byIndex, at.slot, true
 			}
 		}
 		index, led = t.TEIDs.Lookup(k.teid)
@@ -145,14 +145,6 @@ func (t *tables) find(k *key) (by lookupKind, index uint32, led bool) {
 		return byPrefix, to.Index, true
 	}
 	return byPrefix, 0, false
-}
-
-// slotOf is the index of pdr that a TEID has by its low bits; 0: none.
-func slotOf(teid, slots uint32) uint32 {
-	if slot := teid & settings.MaxSessions; slot < slots {
-		return slot
-	}
-	return 0
 }
 
 // inUEs is what a key has in pdr_by_ue; the zero value for one that has nothing there.

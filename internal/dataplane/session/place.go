@@ -119,7 +119,8 @@ func (p *Plan) placeHeads() error {
 			return err
 		}
 		if h.by == byIndex && h.teid != 0 {
-			h.flags |= flagByTEID
+			at := placeOf(h.teid, p.owners.slots)
+			h.flags, h.generation = h.flags|at.flags, at.generation
 		}
 	}
 	return nil
@@ -130,7 +131,7 @@ func (p *Plan) placeHeads() error {
 func (p *Plan) newHead(h *head, placed []head) error {
 	o := p.owners
 	if h.teid != 0 && h.slice == 0 {
-		slot := slotOf(h.teid, o.slots)
+		slot := placeOf(h.teid, o.slots).slot
 		if slot != 0 && o.entries[slot].session == 0 && !isActive(p.tables.loadDo(slot)) &&
 			!slices.ContainsFunc(placed, func(h head) bool { return h.index == slot }) {
 			h.by, h.index = byIndex, slot
@@ -405,15 +406,7 @@ func (p *Plan) canChange(r *plannedRule, h *head) (fits bool, err error) {
 
 // doOf is wordPDRDo of a rule that is this head.
 func (h *head) doOf(r *plannedRule) uint64 {
-	return r.do | uint64(h.flags)<<40 | uint64(h.generation())<<56
-}
-
-// generation is that of the TEID of a head that it leads to by index.
-func (h *head) generation() uint8 {
-	if h.flags&flagByTEID == 0 {
-		return 0
-	}
-	return uint8(h.teid >> 24)
+	return r.do | uint64(h.flags)<<40 | uint64(h.generation)<<56
 }
 
 // placeRuns finds what each head says, and its run if it is not the rule: the one
@@ -435,7 +428,7 @@ func (p *Plan) placeRuns() (err error) {
 			return err
 		}
 		p.findStraight(h, h.run)
-		h.do = doWord(h.run.at, actionFilters, h.flags, h.qfi, h.generation())
+		h.do = doWord(h.run.at, actionFilters, h.flags, h.qfi, h.generation)
 		if _, unused := p.tables.sourcesChange(h); unused && h.had {
 			if err := p.owners.rested(h.index); err != nil {
 				return err
@@ -465,6 +458,6 @@ func (p *Plan) placeTurned(h *head) (err error) {
 		return nil
 	}
 	p.findStraight(h, h.turnedRun)
-	h.turnedDo = doWord(h.turnedRun.at, actionFilters, flagsOf(h.turnedDo)|h.flags&flagStraight, h.qfi, h.generation())
+	h.turnedDo = doWord(h.turnedRun.at, actionFilters, flagsOf(h.turnedDo)|h.flags&flagStraight, h.qfi, h.generation)
 	return err
 }

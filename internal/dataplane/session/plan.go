@@ -140,6 +140,7 @@ type head struct {
 	first, count int  // of members
 	local        bool // each rule's sources are a part of its filters
 	flags        uint8
+	generation   uint8
 	qfi          uint8 // PDR_FRAMES, where rules are of an Ethernet session
 	source4      uint32
 	source6      uint64

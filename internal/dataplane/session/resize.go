@@ -132,15 +132,15 @@ func (r *resizing) movePools() error {
 	return nil
 }
 
-// movePDRs moves rules, and what keys lead to. A TEID whose entry is no longer that of its low
-// bits is found by a hash.
+// movePDRs moves rules, and what keys lead to. A TEID whose entry is no longer in its place is
+// found by a hash.
 func (r *resizing) movePDRs() error {
 	slots, _, free := r.was.PDRRanges()
 	slotsNow, _, freeNow := r.now.PDRRanges()
 	var more []uint32
 	for i := uint32(1); i < slots; i++ {
-		switch {
-		case i < slotsNow:
+		switch at := placeIn(i, r.do[i]); {
+		case i < slotsNow && (!isActive(r.do[i]) || placeOf(at.teid(slots), slotsNow) == at):
 			r.pdr[i] = i
 		case isActive(r.do[i]):
 			more = append(more, i)
@@ -166,7 +166,7 @@ func (r *resizing) movePDRs() error {
 		return &migrate.LimitError{Limit: "sessions", Now: r.now.Sessions, What: "rules of sessions", Used: n, Room: room, Want: want}
 	}
 	for i := range r.teids {
-		migrate.Add(r.set, abi.MapPdrByTeid, uint32(generationOf(r.do[i]))<<24|i, r.pdr.To(i))
+		migrate.Add(r.set, abi.MapPdrByTeid, placeIn(i, r.do[i]).teid(slots), r.pdr.To(i))
 	}
 	for _, k := range []struct {
 		what string

@@ -99,6 +99,12 @@ func Beside(l settings.Limits) uint32 {
 	return free + l.Sessions + l.Filters - min(l.Filters, settings.FiltersOfSession*l.Sessions)/2
 }
 
+// PutSettings says where packets find the entries of TEIDs, and those beside.
+func PutSettings(e *abi.Settings, l settings.Limits) {
+	slots, _, _ := l.PDRRanges()
+	e.PdrSlots, e.TeidFold, e.PdrBeside = slots, teidFold(slots), Beside(l)
+}
+
 // MapSizes are the entries that the maps of sessions must have. In pdr each
 // session has two for TEIDs, two for UE addresses, IPv4 and IPv6, in pools, and
 // one for an address outside; behind filters there is a rule for every second of

@@ -3,14 +3,54 @@ package session
 import (
 	"errors"
 	"fmt"
+	"math"
+	"math/bits"
 
+	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 	"github.com/culvert-net/culvert/internal/dataplane/target"
 )
 
-// teids are the local TEIDs of sessions. The low 24 bits of those that we hand out are an
-// entry of pdr, the slot; the high 8 are its generation, so that a late packet for the last
-// session there misses. Neither follows from TEIDs that one knows: slots are handed out
+// teidPlace is where pdr has the entry of a TEID: the slot, and what the entry says, so that no other TEID
+// leads there. Of TEIDs that we hand out the slot is the low 24 bits, the generation the high 8. SMFs that
+// choose TEIDs count up for as long as they run (free5GC's): of those that are no slot, the slot is as
+// many of the low bits as all slots have, and the generation the rest.
+type teidPlace struct {
+	slot       uint32 // 0: it has none, and a hash finds it
+	generation uint8
+	flags      uint8 // flagByTEID: of the first kind
+}
+
+// placeOf is the place of a TEID where pdr has so many slots.
+func placeOf(teid, slots uint32) teidPlace {
+	if slot := teid & settings.MaxSessions; slot < slots {
+		return teidPlace{slot, uint8(teid >> 24), flagByTEID}
+	}
+	fold := teidFold(slots)
+	if rest := teid >> fold; rest <= math.MaxUint8 {
+		return teidPlace{teid - rest<<fold, uint8(rest), 0}
+	}
+	return teidPlace{}
+}
+
+// placeIn is the place that a slot's entry is.
+func placeIn(slot uint32, do uint64) teidPlace {
+	return teidPlace{slot, generationOf(do), flagsOf(do) & flagByTEID}
+}
+
+// teid is the one that has the place where there are so many slots.
+func (p teidPlace) teid(slots uint32) uint32 {
+	if p.flags == flagByTEID {
+		return uint32(p.generation)<<24 | p.slot
+	}
+	return uint32(p.generation)<<teidFold(slots) | p.slot
+}
+
+// teidFold is how many low bits are the slot of a TEID that is no slot itself.
+func teidFold(slots uint32) uint32 { return uint32(bits.Len32(slots) - 1) }
+
+// teids are the local TEIDs of sessions, and their places (teidPlace): the generation is there so that a late packet
+// for the last session in a slot misses. Neither follows from TEIDs that one knows: slots are handed out
 // window by window, in each in an order that is secret, and each slot has a secret order of
 // generations. A window is small, so that few sessions lie in few pages of the table.
 //
@@ -35,6 +75,7 @@ const (
 	teidTaken  = 1
 	teidQueued = 2
 	teidPassed = 4 // next is behind the slot
+	teidFolded = 8 // who has taken it has no flagByTEID
 )
 
 const (
@@ -66,10 +107,12 @@ func (t *teids) pop() uint32 {
 	return t.popQueue()
 }
 
-// popOrder goes on in the order of slots. The last window may have slots that are not there.
+// popOrder goes on in the order of slots, which begins in the middle: SMFs that choose TEIDs count up
+// from 1. The last window may have slots that are not there.
 func (t *teids) popOrder() uint32 {
-	for t.next < (t.slots+windowSlots-1)/windowSlots*windowSlots {
-		window, position := t.next/windowSlots, t.next%windowSlots
+	windows := (t.slots + windowSlots - 1) / windowSlots
+	for t.next < windows*windowSlots {
+		window, position := (t.next/windowSlots+windows/2)%windows, t.next%windowSlots
 		slot := window*windowSlots + uint32(t.secret.order(uint64(window), uint8(position)))
 		t.next++
 		if slot == 0 || slot >= t.slots {
@@ -112,6 +155,21 @@ func (t *teids) advance(slot uint32) {
 	}
 }
 
+// hold takes a place that is free.
+func (t *teids) hold(at teidPlace) {
+	t.state[at.slot] |= teidTaken
+	if at.flags == 0 {
+		t.state[at.slot] |= teidFolded
+	}
+	t.generation[at.slot] = at.generation
+}
+
+// holds says whether a place is taken by its own TEID.
+func (t *teids) holds(at teidPlace) bool {
+	folded := t.state[at.slot]&teidFolded != 0
+	return at.slot != 0 && t.state[at.slot]&teidTaken != 0 && t.generation[at.slot] == at.generation && folded == (at.flags == 0)
+}
+
 // NewTEID hands out a TEID that no session or tunnel has (*table.FullError: there is
 // none left).
 func (s *Sessions) NewTEID() (uint32, error) {
@@ -132,7 +190,7 @@ func (s *Sessions) NewTEID() (uint32, error) {
 			t.push(slot)
 			continue
 		}
-		t.state[slot] |= teidTaken
+		t.hold(placeOf(teid, t.slots))
 		return teid, nil
 	}
 	return 0, &table.FullError{Table: "TEIDs", Max: t.slots - 1, Limit: "sessions"}
@@ -152,15 +210,13 @@ func (s *Sessions) TakeTEID(teid uint32) error {
 	if name, ok := s.node.TunnelOf(teid); ok {
 		return fmt.Errorf("TEID %#x %w: by tunnel %s", teid, target.ErrTaken, name)
 	}
-	slot := slotOf(teid, t.slots)
-	switch {
-	case t.others[teid], slot != 0 && t.state[slot]&teidTaken != 0 && t.generation[slot] == uint8(teid>>24):
+	switch at := placeOf(teid, t.slots); {
+	case t.others[teid], t.holds(at):
 		return fmt.Errorf("TEID %#x %w", teid, target.ErrTaken)
-	case slot == 0 || t.state[slot]&teidTaken != 0:
+	case at.slot == 0 || t.state[at.slot]&teidTaken != 0:
 		t.others[teid] = true
 	default:
-		t.state[slot] |= teidTaken
-		t.generation[slot] = uint8(teid >> 24)
+		t.hold(at)
 	}
 	return nil
 }
@@ -177,9 +233,8 @@ func (s *Sessions) FreeTEID(teid uint32) {
 		delete(t.others, teid)
 		return
 	}
-	slot := slotOf(teid, t.slots)
-	if slot != 0 && t.state[slot]&teidTaken != 0 && t.generation[slot] == uint8(teid>>24) {
-		t.state[slot] &^= teidTaken
-		t.push(slot)
+	if at := placeOf(teid, t.slots); t.holds(at) {
+		t.state[at.slot] &^= teidTaken | teidFolded
+		t.push(at.slot)
 	}
 }

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"math"
 	"math/bits"
 	"slices"
 	"testing"
@@ -78,16 +79,21 @@ func TestTEIDsDoNotFollow(t *testing.T) {
 	}
 }
 
-// The sessions of a window are handed out before the next one is begun.
+// The sessions of a window are handed out before the next one is begun, those of the upper half first.
 func TestSlotsLieTogether(t *testing.T) {
 	x := newTEIDs(3*windowSlots + 100)
 	seen := map[uint32]bool{}
+	var windows []uint32
 	for n := range x.slots - 1 {
 		slot, _ := x.take()
-		if slot == 0 || slot >= x.slots || seen[slot] || slot/windowSlots != (n+1)/windowSlots {
+		if slot == 0 || slot >= x.slots || seen[slot] {
 			t.Fatalf("slot %d is handed out as number %d", slot, n+1)
 		}
 		seen[slot] = true
+		windows = append(windows, slot/windowSlots)
+	}
+	if windows = slices.Compact(windows); !slices.Equal(windows, []uint32{2, 3, 0, 1}) {
+		t.Errorf("windows %d", windows)
 	}
 	if slot, _ := x.take(); slot != 0 {
 		t.Errorf("slot %d is handed out twice", slot)
@@ -130,5 +136,37 @@ func TestTEIDsRest(t *testing.T) {
 			t.Fatalf("generation %d follows itself", g)
 		}
 		x.give(slot)
+	}
+}
+
+// A TEID has one place, and no other TEID has it: whatever the number of slots.
+func TestPlacesOfTEIDs(t *testing.T) {
+	for _, slots := range []uint32{3, 17, 64, 131_073, 1 << 24} {
+		seen := map[teidPlace]uint32{}
+		check := func(teid uint32) {
+			at := placeOf(teid, slots)
+			if at.slot == 0 {
+				return
+			}
+			if at.slot >= slots || at.teid(slots) != teid {
+				t.Fatalf("of %d slots, TEID %#x has %+v, which is that of %#x", slots, teid, at, at.teid(slots))
+			}
+			if other, had := seen[at]; had && other != teid {
+				t.Fatalf("of %d slots, TEIDs %#x and %#x have %+v", slots, teid, other, at)
+			}
+			seen[at] = teid
+		}
+		for teid := uint32(0); teid < 1<<20; teid++ {
+			check(teid)
+			check(teid * 4093)
+		}
+		check(math.MaxUint32)
+	}
+	for teid, want := range map[uint32]teidPlace{
+		7: {7, 0, flagByTEID}, 0x29000007: {7, 0x29, flagByTEID}, 100: {4, 6, 0}, 255*16 + 9: {9, 255, 0}, 256*16 + 9: {}, 0x29000021: {}, 96: {0, 6, 0},
+	} {
+		if got := placeOf(teid, 17); got != want {
+			t.Errorf("of 17 slots, TEID %#x has %+v, want %+v", teid, got, want)
+		}
 	}
 }

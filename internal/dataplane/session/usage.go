@@ -230,7 +230,7 @@ func (s *Sessions) DownlinkTEID(id uint64) (teid uint32) {
 		case keyed && k.teid != 0:
 			teid = k.teid
 		case !keyed && e.index < s.owners.slots:
-			teid = e.index | uint32(generationOf(do))<<24
+			teid = placeIn(e.index, do).teid(s.owners.slots)
 		default:
 			return 0
 		}

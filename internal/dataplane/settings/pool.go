@@ -166,7 +166,7 @@ func MovePools(e *abi.Settings, sessions uint32, base func(Pool) uint32) {
 // ForgetSessions takes out of an entry what is there for sessions.
 func ForgetSessions(e *abi.Settings) {
 	MovePools(e, 1, func(Pool) uint32 { return 0 })
-	e.PdrSlots, e.PdrBeside, e.Ues = 0, 0, 0
+	e.PdrSlots, e.TeidFold, e.PdrBeside, e.Ues = 0, 0, 0, 0
 	for i := range e.Nat {
 		e.Nat[i] = noNAT
 	}
