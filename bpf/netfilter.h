@@ -68,8 +68,8 @@ INLINE struct pod *isolated_pod(__u32 index)
 	return p && is_isolated(p) ? p : 0;
 }
 
-/* Whether packets of its connection have gone in both directions, as conntrack knows: then the
- * addresses at this place are those of packets before, which policies were asked about. */
+/* Whether conntrack has seen packets of the connection in both directions. Policies were asked about
+ * its first packet then, with the addresses that its packets have here. */
 INLINE int is_established(struct sk_buff *skb)
 {
 	unsigned long info;
@@ -80,8 +80,8 @@ INLINE int is_established(struct sk_buff *skb)
 	return !info || info == IS_REPLY;
 }
 
-/* Whether culvert_pod has said that nothing is to be asked about the sender. Who is to be asked,
- * it knows; to whom the kernel sends the packet, it does not. */
+/* Whether culvert_pod has said that nothing is to be asked about the sender. It does not know whom the
+ * kernel sends the packet to: SENDER_ALLOWED is about the destination that the sender sees. */
 INLINE int is_sender_known(struct sk_buff *skb)
 {
 	__u32 said;

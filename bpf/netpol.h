@@ -290,13 +290,14 @@ enum sender_said {
 	SENDER_ALLOWED = 2, /* they allow the flow, with the addresses that it has at the veth */
 };
 
+/* A random number of this node, with room for enum sender_said. */
 INLINE __u32 sender_mark(void)
 {
 	return node_settings.flow_key[0] >> 48 & 0xfffc;
 }
 
-/* What skb->tc_index says of a packet of `p`, or of no pod. A fragment says nothing: what the kernel
- * makes of several would have what the first one said. look_flow_up() was called if it may be. */
+/* What skb->tc_index says of a packet of the pod `p`, or of none (NULL). Of fragments it says nothing:
+ * the kernel puts them together later, with the tc_index of the first one. */
 INLINE __u32 say_sender(struct inner *in, struct pod *p)
 {
 	if (!p || in->fragment)

@@ -292,7 +292,7 @@ INLINE int pod_input(struct __sk_buff *skb)
 	struct inner in = {};
 	int reason = 0;
 
-	skb->tc_index = 0; /* the sender may have one */
+	skb->tc_index = 0; /* the pod may have set one */
 	if (!at)
 		return TC_NEXT;
 	in.tenant = tenant_of(at->flags);

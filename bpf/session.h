@@ -13,7 +13,8 @@
 
 /* ---- whose ---- */
 
-/* The rule that a TEID leads to, or the first of several; 0: none. */
+/* The rule that a TEID leads to, or the first of several; 0: none. A TEID whose low 24 bits are no
+ * index folds: fewer bits are one. */
 INLINE __u32 pdr_of_teid(struct settings *cfg, __u32 teid)
 {
 	__u64 folds = ((__u64)cfg->pdr_slots - 1 - (teid & 0xffffff)) >> 63; /* 1 or 0 */

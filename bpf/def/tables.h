@@ -73,7 +73,7 @@ struct settings {
 	__u32 meter_burst; /* of rates in octets, in 1024 ns */
 	__u32 flow_buckets; /* netpol_flow's, a power of two */
 	__u32 pdr_beside; /* pdr[pdr_beside + i]: a rule behind pdr[i] (STRAIGHT_BESIDE) */
-	__u32 teid_fold; /* low bits of TEIDs that are no index: see struct pdr */
+	__u32 teid_fold; /* how many low bits are the index where 24 are none: see pdr */
 	__u32 steered; /* 1: target_by_dst4 or target_by_dst6 lead elsewhere than to the kernel */
 	struct locator locator[MAX_LOCATORS];
 	struct prefix6 domain[MAX_DOMAINS];
