@@ -11,6 +11,7 @@
 #include "lib/bytes.h"
 
 #define BENCH_FRAME 256 /* what the front writes, and a sink keeps: all headers */
+#define BENCH_DRAWS (1 << 20)
 #define PACKET_BROADCAST 1 /* linux/if_packet.h */
 #define PACKET_MULTICAST 2
 #define MULTICAST 1 /* in the first octet of an Ethernet address */
@@ -18,6 +19,7 @@
 
 enum bench_flags {
 	BENCH_RESTORE = 1, /* runs follow each other on one buffer */
+	BENCH_DRAWN = 2, /* numbers are those of bench_draw, in its order */
 };
 
 /* Where a number is put: the 32 bits at `offset` become `base` and as much. */
@@ -39,6 +41,19 @@ struct bench_frame {
 	__u8 data[BENCH_FRAME];
 };
 
+/* What each CPU has for itself. */
+struct bench_cpu {
+	__u32 number; /* which it is of bench_frame.cpus */
+	__u32 draw; /* its next of bench_draw */
+};
+
+/* Numbers of a frame, drawn at random before the run: TEIDs that a UPF has chosen cannot be
+ * computed. Read one after the other they are in the cache; one at random would not be. Of n CPUs
+ * with numbers of their own, each reads every n-th. */
+struct bench_draw {
+	__u32 key, twin;
+};
+
 /* What a sink saw, less what the kernels around say to all. The first frame is kept while length is 0. */
 struct bench_sample {
 	__u32 length;
@@ -52,11 +67,18 @@ struct {
 	__uint(max_entries, 1);
 } bench_frame SEC(".maps");
 
-/* of bench_frame.cpus: which of them a CPU is */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, struct bench_draw);
+	__uint(max_entries, BENCH_DRAWS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+} bench_draw SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__type(key, __u32);
-	__type(value, __u32);
+	__type(value, struct bench_cpu);
 	__uint(max_entries, 1);
 } bench_cpu SEC(".maps");
 
@@ -156,22 +178,39 @@ INLINE int put(struct xdp_md *ctx, struct bench_place *place, __u32 number)
 	return 0;
 }
 
-/* Which of the CPUs that have numbers of their own this one is. */
-INLINE __u32 cpu_number(void)
+INLINE int put_numbers(struct xdp_md *ctx, struct bench_frame *frame, __u32 key, __u32 twin)
 {
-	__u32 zero = 0, *number = bpf_map_lookup_elem(&bench_cpu, &zero);
-
-	return number ? *number : 0;
+	return put(ctx, &frame->key, key) || (frame->twin.offset && put(ctx, &frame->twin, twin));
 }
 
-INLINE int put_key(struct xdp_md *ctx, struct bench_frame *frame)
+INLINE int put_drawn(struct xdp_md *ctx, struct bench_frame *frame, struct bench_cpu *cpu)
+{
+	__u32 index = cpu->draw++ * (frame->cpus ? frame->cpus : 1) + cpu->number;
+	struct bench_draw *draw;
+
+	index %= BENCH_DRAWS;
+	draw = bpf_map_lookup_elem(&bench_draw, &index);
+	return !draw || put_numbers(ctx, frame, draw->key, draw->twin);
+}
+
+INLINE int put_random(struct xdp_md *ctx, struct bench_frame *frame, struct bench_cpu *cpu)
 {
 	__u32 number = (__u64)bpf_get_prandom_u32() * frame->keys >> 32;
 
 	if (frame->cpus)
-		number = number * frame->cpus + cpu_number();
-	return put(ctx, &frame->key, number) ||
-	       (frame->twin.offset && put(ctx, &frame->twin, number));
+		number = number * frame->cpus + cpu->number;
+	return put_numbers(ctx, frame, number, number);
+}
+
+INLINE int put_key(struct xdp_md *ctx, struct bench_frame *frame)
+{
+	__u32 zero = 0;
+	struct bench_cpu *cpu = bpf_map_lookup_elem(&bench_cpu, &zero);
+
+	if (!cpu)
+		return -1;
+	return frame->flags & BENCH_DRAWN ? put_drawn(ctx, frame, cpu)
+					  : put_random(ctx, frame, cpu);
 }
 
 SEC("xdp.frags")

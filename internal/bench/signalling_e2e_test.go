@@ -47,7 +47,7 @@ func signallingNode(t *testing.T, fast bool, cpus proc.Pair) (*device.Node, *sig
 	if err := n.Start(t.Context(), experiment.Setting{Culvert: culvert, BPFFS: "/sys/fs/bpf"}, c, cpus.Device); err != nil {
 		t.Fatal(err)
 	}
-	l, err := signalling.DialNode(t.Context(), n.Net, cpus, smfs, signalling.Spec(signallingSessions))
+	l, err := signalling.DialNode(t.Context(), n.Net, cpus, smfs, signalling.CountedSpec(signallingSessions))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,7 +72,9 @@ func newSoftNode(t *testing.T, queues int) *softNode {
 	open5gs := functions[slices.Index(catalog.Names(functions), "open5gs_uplink")].Sessions
 	n.place = open5gs.First(softSessions)
 	n.ue = catalog.UEAt(catalog.UENumber(catalog.FirstUE) + n.place)
-	n.control, err = cost.StartControl(t.Context(), n.Net.Node, cost.Group{Spec: open5gs.SMFSpec(softSessions), Dialect: smf.Open5GS})
+	spec := open5gs.SMFSpec(softSessions)
+	spec.Local = &smf.Local{Address: catalog.UPF, AccessTEID: catalog.FirstTEID + n.place} // the generator counts them up
+	n.control, err = cost.StartControl(t.Context(), n.Net.Node, cost.Group{Spec: spec, Dialect: smf.Open5GS})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/bench/rig"
 	"github.com/culvert-net/culvert/internal/checksum"
+	"github.com/culvert-net/culvert/internal/dataplane/progrun"
 	"github.com/culvert-net/culvert/internal/packet"
 	"github.com/culvert-net/culvert/internal/smf"
 )
@@ -170,5 +171,29 @@ func TestGroupsAreApart(t *testing.T) {
 				t.Errorf("%d of each: %v and %v overlap", tables, spans[i-1], spans[i])
 			}
 		}
+	}
+}
+
+// TestChosenTEIDs: an uplink's frames have the TEIDs that the UPF chose, each with the address of its UE.
+func TestChosenTEIDs(t *testing.T) {
+	teids := []uint32{0x8100_0203, 0x2200_0201, 0x0f00_0204}
+	functions := UPFFunctions(ShortSize)
+	frame := func(name string, teids []uint32) progrun.Frame {
+		f := functions[slices.Index(Names(functions), name)]
+		return f.WithTEIDs(f.Frame(2, 3), teids)
+	}
+	got, counted := frame("open5gs_uplink", teids), frame("open5gs_uplink", nil)
+	want := []progrun.Pair{{Key: teids[0]}, {Key: teids[1], Twin: 1}}
+	if !slices.Equal(got.Pairs, want) || got.Key.Base != 0 || got.Twin != counted.Twin {
+		t.Errorf("%+v", got)
+	}
+	if first := binary.BigEndian.Uint32(got.Data[got.Key.Offset:]); first != teids[0] {
+		t.Errorf("the first TEID is %#x", first)
+	}
+	if counted.Pairs != nil || counted.Key.Base == 0 {
+		t.Errorf("without TEIDs that the UPF chose: %+v", counted)
+	}
+	if down := frame("open5gs_downlink", teids); down.Pairs != nil {
+		t.Errorf("a downlink's frames have TEIDs: %+v", down)
 	}
 }

@@ -127,6 +127,19 @@ func (f Function) Frame(entries, tables uint32) progrun.Frame {
 	return out
 }
 
+// WithTEIDs gives the frames the TEIDs that the UPF chose for the sessions, if it did and they have any.
+func (f Function) WithTEIDs(out progrun.Frame, teids []uint32) progrun.Frame {
+	if len(teids) == 0 || f.twin.Offset == 0 {
+		return out
+	}
+	binary.BigEndian.PutUint32(out.Data[out.Key.Offset:], teids[0])
+	out.Key.Base, out.Pairs = 0, make([]progrun.Pair, out.Keys)
+	for i := range out.Pairs {
+		out.Pairs[i] = progrun.Pair{Key: teids[i], Twin: uint32(i)}
+	}
+	return out
+}
+
 // place is where frames have the key, of a table with `tables` entries.
 func (k key) place(most, tables uint32) progrun.Place {
 	return progrun.Place{Offset: k.Offset, Base: k.base + k.step*min(most, tables), Checksum: k.checksum}

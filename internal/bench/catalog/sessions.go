@@ -306,10 +306,13 @@ func (s *Sessions) SMFSpec(tables uint32) smf.Spec {
 		Name: fmt.Sprint("group", s.ID()), Count: int(count), QFI: defaultQFI, NetworkInstance: "internet",
 		UE4:    netip.PrefixFrom(UEAt(UENumber(s.firstUE())+first), 8),
 		Access: &smf.Tunnel{Address: FarGTPU, TEID: FirstAccessTEID + first},
-		Local:  &smf.Local{Address: UPF, AccessTEID: FirstTEID + first},
 	}
+	local := UPF
 	if s.IPv6 {
-		spec.Access.Address, spec.Local.Address = farGTPU6, upf6
+		spec.Access.Address, local = farGTPU6, upf6
+	}
+	if s.Dialect != smf.Open5GS { // which lets the UPF choose
+		spec.Local = &smf.Local{Address: local, AccessTEID: FirstTEID + first}
 	}
 	switch {
 	case s.NAT != nil:

@@ -140,13 +140,15 @@ func recorder(t *testing.T) *recording {
 // which PDRs name the others by what these are, not by their IDs.
 type shape struct{ lines []string }
 
-// said are IEs of which a shape has the value; of named ones it has that they are there.
-// Left out are IDs, addresses, names, and what sets when usage is reported and packets are
+// said are IEs of which a shape has the value; of named ones it has that they are there, and of
+// F-TEIDs who chooses them. Left out are IDs, addresses, names, and what sets when usage is reported and packets are
 // dropped: a measurement must not run into that.
 var (
 	said  = []uint16{ie.SourceInterface, ie.OuterHeaderRemoval, ie.TGPPInterfaceType, ie.GateStatus, ie.MeasurementMethod, ie.MeasurementInformation}
 	named = []uint16{ie.FTEID, ie.SDFFilter, ie.QFI, ie.UEIPAddress, ie.MBR, ie.GBR, ie.NetworkInstance}
 )
+
+const choose = 1 << 2 // TS 29.244, 8.2.3: the UPF does
 
 func (s *shape) read(b []byte) {
 	rules := map[string]string{}
@@ -179,6 +181,8 @@ func content(b []byte, rules map[string]string) string {
 			parts = append(parts, "PDI"+content(value, rules))
 		case slices.Contains(said, kind):
 			parts = append(parts, fmt.Sprintf("%d=%x", kind, value))
+		case kind == ie.FTEID && value[0]&choose != 0:
+			parts = append(parts, fmt.Sprint(kind, " CHOOSE"))
 		case slices.Contains(named, kind):
 			parts = append(parts, fmt.Sprint(kind))
 		case kind == ie.URRID || kind == ie.QERID:

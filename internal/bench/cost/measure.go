@@ -69,7 +69,8 @@ type Bench struct {
 	node.Undo
 	Node, kernel *rig.Rig
 	Daemon       *node.Daemon
-	Control      *Control // of a UPF
+	Control      *Control               // of a UPF
+	teids        map[[2]uint32][]uint32 // that the UPF chose, by the ID of their sessions' group
 	program, l2  *progrun.Program
 }
 
@@ -141,7 +142,11 @@ func (b *Bench) load(r *Row) rig.Load {
 	if r.Name == catalog.BaselineName {
 		program = b.l2
 	}
-	return rig.Load{Port: cmp.Or(r.Port, node.PortIn), Frame: r.Frame(r.Entries, b.tables()), Program: program, Want: r.Want}
+	frame := r.Frame(r.Entries, b.tables())
+	if r.Sessions != nil {
+		frame = r.WithTEIDs(frame, b.teids[r.Sessions.ID()])
+	}
+	return rig.Load{Port: cmp.Or(r.Port, node.PortIn), Frame: frame, Program: program, Want: r.Want}
 }
 
 // checkOutcomes compares how journeys ended with how many frames were sent.

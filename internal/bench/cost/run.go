@@ -13,6 +13,7 @@ import (
 	"github.com/culvert-net/culvert/internal/bench/rig"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane/progrun"
+	"github.com/culvert-net/culvert/internal/smf"
 )
 
 // SetUp starts the daemon on a node of its own and fills its tables. The node's
@@ -86,7 +87,20 @@ func (b *Bench) setUpSessions(ctx context.Context) error {
 		return fmt.Errorf("set up sessions: %w: %s", err, b.Daemon.Tail())
 	}
 	b.Later(b.Control.Close)
+	b.teids = map[[2]uint32][]uint32{}
+	for i, g := range b.groups() {
+		if groups[i].Local == nil {
+			b.teids[g.ID()] = chosenTEIDs(b.Control.Groups[i])
+		}
+	}
 	return nil
+}
+
+func chosenTEIDs(g *smf.Group) (teids []uint32) {
+	for i := range g.Count() {
+		teids = append(teids, g.Info(i).Access.TEID)
+	}
+	return teids
 }
 
 // SetUpKernel makes a second node, which Linux alone forwards on.

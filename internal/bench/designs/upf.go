@@ -168,9 +168,9 @@ func (x extent) smfs() int { return min(smfs, x.sessions) }
 // ues are the sessions: as many for each SMF.
 func (x extent) ues() int { return x.sessions / x.smfs() * x.smfs() }
 
-// spec is of the sessions, as Open5GS makes them.
+// spec is of the sessions.
 func (x extent) spec() smf.Spec {
-	s := signalling.Spec(x.ues())
+	s := signalling.CountedSpec(x.ues())
 	if x.filters > 0 {
 		catalog.Filtered(x.filters)(&s)
 	}

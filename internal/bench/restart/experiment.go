@@ -191,9 +191,7 @@ func (u *upf) establish(ctx context.Context, sessions int, seed uint64) error {
 	if _, err := client.Associate(ctx); err != nil {
 		return err
 	}
-	spec := signalling.Spec(sessions)
-	spec.Local = nil
-	g, err := client.Add(spec)
+	g, err := client.Add(signalling.Spec(sessions))
 	if err != nil {
 		return err
 	}

@@ -111,7 +111,7 @@ func (p *Packets) during(ctx context.Context, share float64, o *traffic.Outcome,
 	return err
 }
 
-// Uplink are packets of Spec's sessions, as they come from the gNB and as they leave:
+// Uplink are packets of CountedSpec's sessions, as they come from the gNB and as they leave:
 // what N4 changes is the downlink.
 func Uplink(sessions int) (sent, want traffic.Template) {
 	want = traffic.Template{UEs: sessions, Inner: traffic.Inner{Source: catalog.FirstUE, Destination: catalog.Dst4, UE: traffic.Source}}

@@ -80,7 +80,7 @@ func Configure(c *config.Config, sessions int, fast bool) {
 	c.Limits.Filters = uint32(1<<16 + 4*sessions)
 }
 
-// Spec is of sessions as Open5GS makes them.
+// Spec is of sessions as Open5GS makes them: the UPF chooses the TEIDs.
 func Spec(sessions int) smf.Spec {
 	const enough, farAway = 100_000_000, uint64(1) << 37 // kbit/s, octets: nothing is refused or reported
 	total := farAway
@@ -88,8 +88,15 @@ func Spec(sessions int) smf.Spec {
 		Name: "ue", Count: sessions, QFI: 9, UE4: netip.PrefixFrom(catalog.FirstUE, 8), CPFunction: catalog.FarGTPU,
 		MBR: &session.BitRate{Uplink: enough, Downlink: enough}, URR: &smf.URR{VolumeThreshold: &session.Volume{Total: &total}},
 		Access: &smf.Tunnel{Address: catalog.FarGTPU, TEID: catalog.FirstAccessTEID},
-		Local:  &smf.Local{Address: catalog.UPF, AccessTEID: catalog.FirstTEID},
 	}
+}
+
+// CountedSpec is of the same sessions with TEIDs that the SMF counts up, for a generator of their packets
+// (Uplink).
+func CountedSpec(sessions int) smf.Spec {
+	s := Spec(sessions)
+	s.Local = &smf.Local{Address: catalog.UPF, AccessTEID: catalog.FirstTEID}
+	return s
 }
 
 // DialNode makes SMFs with sessions in a node that runs with that configuration. N4 is

@@ -30,6 +30,18 @@ type benchAdjacency struct {
 	}
 }
 
+type benchBenchCpu struct {
+	_      structs.HostLayout
+	Number uint32
+	Draw   uint32
+}
+
+type benchBenchDraw struct {
+	_    structs.HostLayout
+	Key  uint32
+	Twin uint32
+}
+
 type benchBenchFrame struct {
 	_      structs.HostLayout
 	Length uint32
@@ -67,6 +79,7 @@ const (
 	benchMapBenchAdjacency = "bench_adjacency"
 	benchMapBenchCpu       = "bench_cpu"
 	benchMapBenchDevice    = "bench_device"
+	benchMapBenchDraw      = "bench_draw"
 	benchMapBenchFrame     = "bench_frame"
 	benchMapBenchNext      = "bench_next"
 	benchMapBenchSample    = "bench_sample"
@@ -138,6 +151,7 @@ type benchMapSpecs struct {
 	BenchAdjacency *ebpf.MapSpec `ebpf:"bench_adjacency"`
 	BenchCpu       *ebpf.MapSpec `ebpf:"bench_cpu"`
 	BenchDevice    *ebpf.MapSpec `ebpf:"bench_device"`
+	BenchDraw      *ebpf.MapSpec `ebpf:"bench_draw"`
 	BenchFrame     *ebpf.MapSpec `ebpf:"bench_frame"`
 	BenchNext      *ebpf.MapSpec `ebpf:"bench_next"`
 	BenchSample    *ebpf.MapSpec `ebpf:"bench_sample"`
@@ -173,6 +187,7 @@ type benchMaps struct {
 	BenchAdjacency *ebpf.Map `ebpf:"bench_adjacency"`
 	BenchCpu       *ebpf.Map `ebpf:"bench_cpu"`
 	BenchDevice    *ebpf.Map `ebpf:"bench_device"`
+	BenchDraw      *ebpf.Map `ebpf:"bench_draw"`
 	BenchFrame     *ebpf.Map `ebpf:"bench_frame"`
 	BenchNext      *ebpf.Map `ebpf:"bench_next"`
 	BenchSample    *ebpf.Map `ebpf:"bench_sample"`
@@ -184,6 +199,7 @@ func (m *benchMaps) Close() error {
 		m.BenchAdjacency,
 		m.BenchCpu,
 		m.BenchDevice,
+		m.BenchDraw,
 		m.BenchFrame,
 		m.BenchNext,
 		m.BenchSample,

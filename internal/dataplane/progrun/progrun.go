@@ -1,8 +1,10 @@
 package progrun
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 
 	"github.com/cilium/ebpf"
@@ -149,7 +151,13 @@ type Frame struct {
 	// numbers are made on any CPU.
 	CPUs      []int
 	Key, Twin Place
+	// Pairs are Keys pairs of numbers to add to the bases of Key and Twin, of which each frame has one
+	// at random. None: both have the same number, below Keys.
+	Pairs []Pair
 }
+
+// Pair are the numbers of one frame.
+type Pair = benchBenchDraw
 
 // Place is where a frame has a number: the 32 bits at Offset are Base and up.
 type Place struct {
@@ -178,7 +186,7 @@ func (b *Bench) Prepare(f Frame, p *Program) error {
 	if len(f.CPUs) > int(max(f.Keys, 1)) {
 		return fmt.Errorf("%d keys for %d CPUs", f.Keys, len(f.CPUs))
 	}
-	if err := b.writeFrame(f, 0); err != nil {
+	if err := errors.Join(b.draw(f.Pairs, max(1, len(f.CPUs))), b.writeFrame(f, 0)); err != nil {
 		return err
 	}
 	if err := b.objects.BenchNext.Put(uint32(0), p.prog); err != nil {
@@ -187,20 +195,51 @@ func (b *Bench) Prepare(f Frame, p *Program) error {
 	return nil
 }
 
+// draw fills the front's list with pairs at random. CPUs with numbers of their own have every n-th entry.
+func (b *Bench) draw(pairs []Pair, cpus int) error {
+	if len(pairs) == 0 {
+		return nil
+	}
+	list, err := b.objects.BenchDraw.Memory()
+	if err != nil {
+		return fmt.Errorf("map the list of numbers: %w", err)
+	}
+	size := int(b.objects.BenchDraw.MaxEntries())
+	if size%cpus != 0 {
+		return fmt.Errorf("a list of %d numbers for %d CPUs: want as many for each", size, cpus)
+	}
+	drawn := make([]byte, 0, list.Size())
+	for i := range size {
+		p := pairs[rand.IntN(len(pairs)/cpus)*cpus+i%cpus]
+		drawn = binary.NativeEndian.AppendUint32(drawn, p.Key)
+		drawn = binary.NativeEndian.AppendUint32(drawn, p.Twin)
+	}
+	if _, err := list.WriteAt(drawn, 0); err != nil {
+		return fmt.Errorf("write the list of numbers: %w", err)
+	}
+	return nil
+}
+
 func (b *Bench) writeFrame(f Frame, flags uint32) error {
 	e := benchBenchFrame{Length: uint32(len(f.Data)), Flags: flags}
 	if f.Keys > 1 {
 		e.Keys, e.Key, e.Twin = f.Keys, f.Key.entry(), f.Twin.entry()
+		if len(f.Pairs) > 0 {
+			e.Flags |= flagDrawn
+		}
+	}
+	cpus := make([]benchBenchCpu, ebpf.MustPossibleCPU())
+	for i := range cpus {
+		cpus[i].Draw = rand.Uint32() // or CPUs would go through the list side by side
 	}
 	if n := uint32(len(f.CPUs)); n > 0 {
 		e.Keys, e.Cpus = f.Keys/n, n
-		numbers := make([]uint32, ebpf.MustPossibleCPU())
 		for i, cpu := range f.CPUs {
-			numbers[cpu] = uint32(i)
+			cpus[cpu].Number = uint32(i)
 		}
-		if err := b.objects.BenchCpu.Put(uint32(0), numbers); err != nil {
-			return fmt.Errorf("set the numbers of CPUs: %w", err)
-		}
+	}
+	if err := b.objects.BenchCpu.Put(uint32(0), cpus); err != nil {
+		return fmt.Errorf("set what CPUs have for themselves: %w", err)
 	}
 	copy(e.Data[:], f.Data)
 	if err := b.objects.BenchFrame.Put(uint32(0), &e); err != nil {

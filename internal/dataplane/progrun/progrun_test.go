@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"net"
 	"os"
 	"strings"
 	"testing"
@@ -98,97 +99,150 @@ func TestRunRestoresTheFrame(t *testing.T) {
 	})
 }
 
-// What is sent live arrives: all of it, with different keys and right
-// checksums.
-func TestLiveFrames(t *testing.T) {
-	ns := netns.New(t)
-	b, err := Load()
+// line is a Bench with an interface to receive by, and a sink behind another one.
+type line struct {
+	*Bench
+	ns       *netns.NS
+	in       int
+	l2       *Program
+	dst, src net.HardwareAddr // of what arrives
+}
+
+func newLine(t *testing.T) *line {
+	t.Helper()
+	l := &line{ns: netns.New(t)}
+	var err error
+	if l.Bench, err = Load(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	for _, pair := range []string{"in type veth peer name source", "out type veth peer name sink"} {
+		l.ns.IP(t, "link add "+pair)
+	}
+	for _, name := range []string{"in", "out", "source", "sink"} {
+		l.ns.Up(t, name)
+	}
+	in, out, sink := l.ns.Interface(t, "in"), l.ns.Interface(t, "out"), l.ns.Interface(t, "sink")
+	l.in, l.dst, l.src = in.Index, sink.HardwareAddr, out.HardwareAddr
+	l.ns.Do(t, func() {
+		if err := errors.Join(l.SinkXDP(sink.Index), l.OpenReceive(in.Index)); err != nil {
+			t.Fatal(err)
+		}
+		if l.l2, err = l.Baseline(NextHop{Ifindex: out.Index, Dst: l.dst, Src: l.src}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return l
+}
+
+// run sends frames live: all of them arrive. It returns the first one.
+func (l *line) run(t *testing.T, f Frame) []byte {
+	t.Helper()
+	const packets = 128
+	if err := errors.Join(l.ResetSinks(), l.RunLive(f, l.in, packets)); err != nil {
+		t.Fatal(err)
+	}
+	got, err := l.Sunk()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer b.Close()
-	for _, pair := range []string{"in type veth peer name source", "out type veth peer name sink"} {
-		ns.IP(t, "link add "+pair)
+	if got.Packets != packets || got.Bytes != packets*uint64(len(f.Data)) || got.Length != len(f.Data) {
+		t.Fatalf("sunk %d packets, %d octets, the first of %d", got.Packets, got.Bytes, got.Length)
 	}
-	for _, name := range []string{"in", "out", "source", "sink"} {
-		ns.Up(t, name)
+	if !bytes.HasPrefix(got.First, append(bytes.Clone(l.dst), l.src...)) {
+		t.Errorf("addresses %x", got.First[:12])
 	}
-	in, out, sink := ns.Interface(t, "in"), ns.Interface(t, "out"), ns.Interface(t, "sink")
-	ns.Do(t, func() {
-		if err := b.SinkXDP(sink.Index); err != nil {
-			t.Fatal(err)
-		}
-		if err := b.OpenReceive(in.Index); err != nil {
-			t.Fatal(err)
-		}
-		l2, err := b.Baseline(NextHop{Ifindex: out.Index, Dst: sink.HardwareAddr, Src: out.HardwareAddr})
-		if err != nil {
-			t.Fatal(err)
-		}
+	if sum(got.First[14:34]) != 0xffff {
+		t.Errorf("checksum of %x", got.First[14:34])
+	}
+	return got.First
+}
+
+// onSecondOf does something on CPU 0, for which frames say that it is the second.
+func onSecondOf(t *testing.T, f *Frame, do func()) {
+	t.Helper()
+	var before, first unix.CPUSet
+	first.Set(0)
+	f.CPUs = []int{1, 0}
+	if err := errors.Join(unix.SchedGetaffinity(0, &before), unix.SchedSetaffinity(0, &first)); err != nil {
+		t.Fatal(err)
+	}
+	do()
+	if err := unix.SchedSetaffinity(0, &before); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What is sent live has different keys.
+func TestLiveFrames(t *testing.T) {
+	l := newLine(t)
+	l.ns.Do(t, func() {
 		f := frame()
-		if err := b.Prepare(f, l2); err != nil {
+		if err := l.Prepare(f, l.l2); err != nil {
 			t.Fatal(err)
 		}
 		keys := map[uint32]bool{}
 		for range 20 {
-			if err := b.ResetSinks(); err != nil {
-				t.Fatal(err)
-			}
-			if err := b.RunLive(f, in.Index, 128); err != nil {
-				t.Fatal(err)
-			}
-			got, err := b.Sunk()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got.Packets != 128 || got.Bytes != 128*60 || got.Length != 60 {
-				t.Fatalf("sunk %d packets, %d octets, the first of %d", got.Packets, got.Bytes, got.Length)
-			}
-			if !bytes.HasPrefix(got.First, append(bytes.Clone(sink.HardwareAddr), out.HardwareAddr...)) {
-				t.Errorf("addresses %x", got.First[:12])
-			}
-			if sum(got.First[14:34]) != 0xffff {
-				t.Errorf("checksum of %x", got.First[14:34])
-			}
-			key := binary.BigEndian.Uint32(got.First[30:])
+			key := binary.BigEndian.Uint32(l.run(t, f)[30:])
 			if key < f.Key.Base || key >= f.Key.Base+f.Keys {
 				t.Errorf("key %#x", key)
 			}
 			keys[key] = true
 		}
-		var before, first unix.CPUSet
-		first.Set(0)
-		f.CPUs = []int{1, 0}
-		if err := errors.Join(unix.SchedGetaffinity(0, &before), unix.SchedSetaffinity(0, &first), b.Prepare(f, l2)); err != nil {
-			t.Fatal(err)
-		}
-		for range 20 {
-			if err := errors.Join(b.ResetSinks(), b.RunLive(f, in.Index, 128)); err != nil {
-				t.Fatal(err)
-			}
-			got, err := b.Sunk()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if key := binary.BigEndian.Uint32(got.First[30:]) - f.Key.Base; key >= f.Keys || key%2 != 1 {
-				t.Errorf("the second of 2 CPUs made key %d of %d", key, f.Keys)
-			}
-		}
-		if err := unix.SchedSetaffinity(0, &before); err != nil {
-			t.Fatal(err)
-		}
-		f.Data = append(f.Data, make([]byte, 1514-len(f.Data))...)
-		if err := b.ResetSinks(); err != nil {
-			t.Fatal(err)
-		}
-		if err := b.RunLive(f, in.Index, 128); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := b.Sunk(); err != nil || got.Packets != 128 || got.Bytes != 128*1514 || got.Length != 1514 {
-			t.Errorf("long frames: %d packets, %d octets, the first of %d, %v", got.Packets, got.Bytes, got.Length, err)
-		}
 		if len(keys) < 15 { // 20 draws of 1000
 			t.Errorf("%d different keys in 20 runs: they are not random", len(keys))
+		}
+		onSecondOf(t, &f, func() {
+			if err := l.Prepare(f, l.l2); err != nil {
+				t.Fatal(err)
+			}
+			for range 20 {
+				if key := binary.BigEndian.Uint32(l.run(t, f)[30:]) - f.Key.Base; key >= f.Keys || key%2 != 1 {
+					t.Errorf("the second of 2 CPUs made key %d of %d", key, f.Keys)
+				}
+			}
+		})
+		f.Data = append(f.Data, make([]byte, 1514-len(f.Data))...)
+		l.run(t, f)
+	})
+}
+
+// Frames have both numbers of a pair, as a session's TEID and its UE's address go together.
+func TestPairs(t *testing.T) {
+	l := newLine(t)
+	l.ns.Do(t, func() {
+		f := frame()
+		f.Keys, f.Key.Base, f.Twin = 100, 0, Place{Offset: 26, Base: 0xc000_0200, Checksum: 24}
+		number := map[uint32]int{}
+		for i := range int(f.Keys) {
+			key := uint32(i) * 0x9e37_79b9
+			f.Pairs = append(f.Pairs, Pair{Key: key, Twin: uint32(i)})
+			number[key] = i
+		}
+		seen := map[int]bool{}
+		runs := func() {
+			if err := l.Prepare(f, l.l2); err != nil {
+				t.Fatal(err)
+			}
+			for range 20 {
+				first := l.run(t, f)
+				i, ok := number[binary.BigEndian.Uint32(first[30:])]
+				if !ok || binary.BigEndian.Uint32(first[26:]) != f.Twin.Base+uint32(i) {
+					t.Errorf("frame %x has no pair", first[26:34])
+				}
+				seen[i] = true
+			}
+		}
+		runs()
+		if len(seen) < 12 { // 20 draws of 100
+			t.Errorf("%d different pairs in 20 runs: they are not random", len(seen))
+		}
+		clear(seen)
+		onSecondOf(t, &f, runs)
+		for i := range seen {
+			if i%2 != 1 {
+				t.Errorf("the second of 2 CPUs made pair %d", i)
+			}
 		}
 	})
 }

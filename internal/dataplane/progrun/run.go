@@ -14,8 +14,12 @@ const batchSize = 64
 // Redirect is the verdict XDP_REDIRECT.
 const Redirect = 4
 
-// flagRestore is BENCH_RESTORE: runs follow each other on one buffer.
-const flagRestore = 1
+// The flags of a frame: BENCH_RESTORE, by which runs follow each other on one buffer, and
+// BENCH_DRAWN, by which the numbers are those of the list.
+const (
+	flagRestore = 1
+	flagDrawn   = 2
+)
 
 // Run runs the prepared program `repeat` times in one buffer, as if frames
 // came in on an interface of the caller's network namespace, and returns the
