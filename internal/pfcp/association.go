@@ -17,7 +17,8 @@ import (
 // association is one with an SMF. Its plain fields never change: another
 // Recovery Time Stamp or address makes another association.
 type association struct {
-	node string
+	node   string
+	serial uint64 // tells it from all others of this process
 	// addrs are the peer's. Our requests go to the first, which set up the
 	// association.
 	addrs    []netip.Addr
@@ -54,8 +55,10 @@ type association struct {
 	apps atomic.Pointer[map[string][]session.Filter]
 }
 
+var associations atomic.Uint64 // that there were
+
 func newAssociation(node string, recovery uint32, addrs ...netip.Addr) *association {
-	a := &association{node: node, recovery: recovery, addrs: addrs, since: time.Now()}
+	a := &association{node: node, serial: associations.Add(1), recovery: recovery, addrs: addrs, since: time.Now()}
 	a.apps.Store(&map[string][]session.Filter{})
 	return a
 }

@@ -3,6 +3,7 @@ package pfcp
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -242,9 +243,17 @@ func TestAlternativeAddresses(t *testing.T) {
 }
 
 // Once an association ends, no request about its sessions is answered, although
-// they are there still.
+// they are there still. The data path knows by the serial of what follows, and gets none of them back.
 func TestDoomedSession(t *testing.T) {
-	st := newStand(t)
+	st, n := newStand(t), &notes{}
+	st.s.signalling = n
+	serials := func() (list []uint64) {
+		st.s.share()
+		for _, p := range n.node.Peers {
+			list = append(list, p.Serial)
+		}
+		return list
+	}
 	peer := st.peers[0]
 	m := &smf{t: t, addr: peer}
 	establish := func(cpSEID uint64) message.Message {
@@ -264,8 +273,18 @@ func TestDoomedSession(t *testing.T) {
 	if cause := ask(modification()); cause != ie.CauseRequestAccepted {
 		t.Fatalf("answered with cause %d before", cause)
 	}
-	a := st.s.peers.Load().at(peer)[0]
+	a, before := st.s.peers.Load().at(peer)[0], serials()
+	if again := serials(); !slices.Equal(before, again) {
+		t.Errorf("serials %d, and then %d", before, again)
+	}
 	st.s.node.restarted(a, a.recovery+1)
+	after := serials()
+	for i, p := range n.node.Peers {
+		if isNew := !slices.Contains(before, after[i]); isNew != (p.Node == a.node) {
+			t.Errorf("serials %d before, %d after", before, after)
+		}
+	}
+	n.takes = 0
 	if st.upf.Session(seid) == nil {
 		t.Fatal("the purge is over: the test shows nothing")
 	}
@@ -273,6 +292,9 @@ func TestDoomedSession(t *testing.T) {
 		if cause := ask(msg); cause != ie.CauseSessionContextNotFound {
 			t.Errorf("%s answered with cause %d", msg.MessageTypeName(), cause)
 		}
+	}
+	if n.takes != 0 {
+		t.Errorf("%d sessions would be given back to the data path", n.takes)
 	}
 	for st.settle() {
 	}

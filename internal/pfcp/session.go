@@ -115,6 +115,9 @@ func (w *worker) find(p *packet, h wire.Header) (f found, ok bool) {
 		w.s.warn(&w.s.complain.unauthorised, logevent.PFCPUnauthorised, "request for another peer's session", "from", p.from, "seid", h.SEID, "smf", of.node)
 		return f, false
 	}
+	if w.goes(of, h.SEID) {
+		return f, false
+	}
 	f.answered = w.s.signalling.Take(h.SEID, h.Sequence)
 	f.of, f.session = of, w.s.upf.Session(h.SEID)
 	if f.session == nil || of.ends(f.session) {
@@ -122,6 +125,15 @@ func (w *worker) find(p *packet, h wire.Header) (f found, ok bool) {
 	}
 	of.unnamed.remove(f.session)
 	return f, true
+}
+
+// goes says whether a session goes with its association.
+func (w *worker) goes(of *association, seid uint64) bool {
+	if of.keeps.Load() == nil {
+		return false
+	}
+	s := w.s.upf.Session(seid)
+	return s == nil || of.ends(s)
 }
 
 // modify answers a Session Modification Request. accepts: with Cause 1 (Request accepted) alone.

@@ -115,6 +115,10 @@ func (n *node) associate(c *claim, done func(a *association, retained bool)) {
 			done(a, retained)
 		}
 	}
+	if old != nil {
+		a.renewed = old.misleads(&peer)
+	}
+	n.setStamp(a, old) // which may take its time: the data path answers until publish
 	ended := c.restarted(ps)
 	for _, other := range ended {
 		other.end(nil)
@@ -123,7 +127,6 @@ func (n *node) associate(c *claim, done func(a *association, retained bool)) {
 		ps = ps.without(other.node)
 	}
 	if old != nil {
-		a.renewed = old.misleads(&peer)
 		old.end(peer.keeps)
 		ended = append(ended, old)
 	} else if len(ps.byNode) >= maxAssociations {
@@ -131,7 +134,6 @@ func (n *node) associate(c *claim, done func(a *association, retained bool)) {
 		other.end(nil)
 		ps, ended = ps.without(other.node), append(ended, other)
 	}
-	n.setStamp(a, old)
 	n.publish(ps.with(a))
 	for _, other := range ended {
 		left++

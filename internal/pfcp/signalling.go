@@ -13,10 +13,11 @@ import (
 )
 
 // Signalling is what answers requests beside the server: the data path. The server calls
-// Take before it looks at a session, and Give after each request about one, also if
-// that was refused, or answered before.
+// Take before it looks at a session of an association that goes on, and Give after each request about
+// one, also if that was refused, or answered before.
 type Signalling interface {
-	// Take keeps the data path from a session until Give. answered: the request of that
+	// Take keeps the data path from a session until Give. From then on it is one of the association
+	// that its Node ID has now. answered: the request of that
 	// sequence number is done, and was answered with Cause 1 (Request accepted) alone, by the
 	// data path or by an earlier process.
 	Take(seid uint64, sequence uint32) (answered bool)
@@ -42,6 +43,9 @@ type Node struct {
 type Peer struct {
 	Node  string       // Node ID
 	Addrs []netip.Addr // of it; at least one
+	// Serial is another one once the association was set up again: its former sessions go, and are
+	// not to be answered for meanwhile.
+	Serial uint64
 	// Recovery is the Recovery Time Stamp of those of its heartbeats that the data path
 	// may answer: its own, or one that it has not, so that the daemon answers them all.
 	Recovery uint32
@@ -87,7 +91,7 @@ func (s *Server) share() {
 	node := Node{Addresses: s.cfg.Addresses, Recovery: stamps.Own}
 	smfs := s.smfs.Load()
 	for _, a := range s.peers.Load().sorted() {
-		p := Peer{Node: a.node, Addrs: slices.Clone(a.addrs), Recovery: a.recovery}
+		p := Peer{Node: a.node, Addrs: slices.Clone(a.addrs), Serial: a.serial, Recovery: a.recovery}
 		if stamps.areLater(a.addrs) { // the data path has one stamp for all
 			p.Recovery = ^a.recovery
 		}

@@ -40,13 +40,8 @@ type sharer struct {
 	smfs  atomic.Pointer[map[string]uint32] // numbers of associations by Node ID
 
 	mu      sync.Mutex
-	numbers map[incarnation]uint32 // of all that there were
-}
-
-// incarnation is an SMF since it started.
-type incarnation struct {
-	node     string // Node ID
-	recovery uint32 // Recovery Time Stamp
+	numbers map[uint64]uint32 // of the associations that there are, by serial
+	highest uint32            // of all that there were
 }
 
 // Share has the data path answer for the sessions of u if on is set, and else learns what
@@ -56,7 +51,7 @@ func Share(u *UPF, t *signalling.Table, on bool) pfcp.Signalling {
 	if !on && t.Places() <= 1 { // it never answered
 		return nil
 	}
-	s := &sharer{u: u, table: t, numbers: map[incarnation]uint32{}, on: on}
+	s := &sharer{u: u, table: t, on: on}
 	if u.install.share = s; !on {
 		return nil
 	}
@@ -168,8 +163,10 @@ func (s *sharer) forget(seid uint64) {
 
 // open lets the data path change those rules of a session that it can change.
 func (s *sharer) open(e *store.Entry) {
-	association := s.association(e)
-	if association == 0 || e.Ethernet {
+	if e.Association == 0 {
+		e.Association = s.association(e)
+	}
+	if e.Association == 0 || e.Ethernet {
 		return
 	}
 	of := e.Session()
@@ -178,11 +175,11 @@ func (s *sharer) open(e *store.Entry) {
 		s.u.o.Logger.Error("the data path does not answer for a session", "event", logevent.N4FastFailed, "seid", e.SEID, "error", err)
 	}
 	if err == nil && some[0].Pdr != 0 {
-		s.table.Open(e.SEID, association, signalling.Owner{SEID: of.CPSEID, Addr: of.CPAddr}, some)
+		s.table.Open(e.SEID, e.Association, signalling.Owner{SEID: of.CPSEID, Addr: of.CPAddr}, some)
 	}
 }
 
-// association is the number of the one that a session belongs to; 0: nobody has said yet.
+// association is the number of the one that a session's Node ID has now; 0: nobody has said yet.
 func (s *sharer) association(e *store.Entry) uint32 {
 	numbers := s.smfs.Load()
 	if numbers == nil {
@@ -427,7 +424,7 @@ func (s *sharer) Take(seid uint64, sequence uint32) (answered bool) {
 	if !s.table.Has(seid) {
 		return false
 	}
-	e.Taken = true
+	e.Taken, e.Association = true, s.association(e)
 	return s.table.Answered(seid, sequence)
 }
 
@@ -444,7 +441,7 @@ func (s *sharer) Give(seid uint64, sequence uint32, accepted bool) {
 		if e.Taken = false; !s.table.Answered(seid, sequence) {
 			s.table.NoteAnswer(seid, sequence, accepted)
 		}
-		if entry := s.table.Entry(seid); entry.Open != 0 && entry.Association != s.association(e) {
+		if entry := s.table.Entry(seid); entry.Open != 0 && entry.Association != e.Association {
 			_ = s.shut(e)
 		}
 		s.give(e)
@@ -470,14 +467,10 @@ func (s *sharer) SetNode(node pfcp.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	to := signalling.Node{Addresses: node.Addresses, Recovery: node.Recovery, Peers: map[netip.Addr]signalling.Peer{}}
-	numbers, shared := map[string]uint32{}, map[netip.Addr]bool{}
+	byNode, bySerial, shared := map[string]uint32{}, map[uint64]uint32{}, map[netip.Addr]bool{}
 	for _, p := range node.Peers {
-		key := incarnation{p.Node, p.Recovery}
-		if s.numbers[key] == 0 {
-			s.numbers[key] = s.number(p)
-		}
-		number := s.numbers[key]
-		numbers[p.Node] = number
+		number := s.number(p)
+		byNode[p.Node], bySerial[p.Serial] = number, number
 		for _, a := range p.Addrs {
 			_, taken := to.Peers[a]
 			shared[a] = shared[a] || taken
@@ -485,24 +478,25 @@ func (s *sharer) SetNode(node pfcp.Node) {
 		}
 	}
 	maps.DeleteFunc(to.Peers, func(a netip.Addr, _ signalling.Peer) bool { return shared[a] }) // whose SMFs only the daemon can tell apart
-	s.smfs.Store(&numbers)
+	s.numbers = bySerial
+	s.smfs.Store(&byNode)
 	if err := s.table.SetNode(to); err != nil {
 		s.u.o.Logger.Error("the data path answers SMFs as they were", "event", logevent.N4FastFailed, "error", err)
 	}
 }
 
-// number is the one that an association had for an earlier process, or a new one.
+// number is the one that an association has, or had for an earlier process, or a new one.
 func (s *sharer) number(p pfcp.Peer) uint32 {
+	if has := s.numbers[p.Serial]; has != 0 {
+		return has
+	}
 	for _, a := range p.Addrs {
 		if had := s.table.Association(a, p.Recovery); had != 0 && s.smfs.Load() == nil {
 			return had
 		}
 	}
-	highest := s.table.Numbered()
-	for _, n := range s.numbers {
-		highest = max(highest, n)
-	}
-	return highest + 1
+	s.highest = max(s.highest, s.table.Numbered()) + 1
+	return s.highest
 }
 
 // ---- in the background ----

@@ -49,7 +49,9 @@ type phones struct {
 	sequence uint32
 	list     []*phone
 	seids    []map[uint64]uint64 // by UPF, of the CP SEIDs
-	last     map[uint64][]byte   // the last request of each session, for the first UPF
+	// what the core's SMF sends to set up its association, and an IPv4 session
+	setup, session []byte
+	last           map[uint64][]byte // the last request of each session, for the first UPF
 }
 
 // core is what SMFs differ in.
@@ -67,41 +69,46 @@ var open5gs = core{"open5gs", 1, phone{action: session.Buffer | session.Notify},
 func newPhones(t *testing.T, of core, sessions int, upfs ...*testDaemon) *phones {
 	t.Helper()
 	p := &phones{t: t, core: of, upfs: upfs, random: rand.New(rand.NewPCG(*sharedSeed, 0)), sequence: 0xfffff0, last: map[uint64][]byte{}}
-	var setup, establish []byte
 	for _, m := range requests(t, of.name) {
 		m = bytes.ReplaceAll(m, blank, netip.MustParseAddr(smfN4).AsSlice())
-		if m[1] == 5 && setup == nil {
-			setup = m
+		if m[1] == 5 && p.setup == nil {
+			p.setup = m
 		}
-		if m[1] == 50 && establish == nil && bytes.Contains(m, []byte{0, 113, 0, 1, 1}) {
-			establish = m // of an IPv4 session
+		if m[1] == 50 && p.session == nil && bytes.Contains(m, []byte{0, 113, 0, 1, 1}) {
+			p.session = m
 		}
 	}
 	for range upfs {
 		p.seids = append(p.seids, map[uint64]uint64{})
 	}
-	p.each(setup, nil)
+	p.each(p.setup, nil)
 	for i := range sessions {
-		m, one := bytes.Clone(establish), new(of.established)
+		one := new(of.established)
 		one.cpSEID, one.ue = uint64(0x1000+i), netip.AddrFrom4([4]byte{10, 60, byte(i >> 8), byte(i)})
-		at := bytes.Index(m, []byte{0, 57, 0, 13, 2}) // F-SEID
-		binary.BigEndian.PutUint64(m[at+5:], one.cpSEID)
-		if at = bytes.Index(m, []byte{0, 21, 0, 9, 1}); at >= 0 { // an F-TEID that the SMF chooses
-			binary.BigEndian.PutUint32(m[at+5:], uint32(0x100+i))
-			copy(m[at+9:], gtpuN3.AsSlice())
-		}
-		at = bytes.Index(m, []byte{0, 93, 0, 5}) // UE IP Address
-		m = bytes.ReplaceAll(m, bytes.Clone(m[at+5:at+9]), one.ue.AsSlice())
 		p.list = append(p.list, one)
-		for u, answer := range p.each(m, nil) {
-			at := bytes.Index(answer, []byte{0, 57, 0, 13, 2})
-			if at < 0 {
-				t.Fatalf("session %d is not established: %x", i, answer)
-			}
-			p.seids[u][one.cpSEID] = binary.BigEndian.Uint64(answer[at+5:])
-		}
+		p.establish(one)
 	}
 	return p
+}
+
+func (p *phones) establish(one *phone) {
+	p.t.Helper()
+	m := bytes.Clone(p.session)
+	at := bytes.Index(m, []byte{0, 57, 0, 13, 2}) // F-SEID
+	binary.BigEndian.PutUint64(m[at+5:], one.cpSEID)
+	if at = bytes.Index(m, []byte{0, 21, 0, 9, 1}); at >= 0 { // an F-TEID that the SMF chooses
+		binary.BigEndian.PutUint32(m[at+5:], uint32(one.cpSEID-0x1000+0x100))
+		copy(m[at+9:], gtpuN3.AsSlice())
+	}
+	at = bytes.Index(m, []byte{0, 93, 0, 5}) // UE IP Address
+	m = bytes.ReplaceAll(m, bytes.Clone(m[at+5:at+9]), one.ue.AsSlice())
+	for u, answer := range p.each(m, nil) {
+		at := bytes.Index(answer, []byte{0, 57, 0, 13, 2})
+		if at < 0 {
+			p.t.Fatalf("session %#x is not established: %x", one.cpSEID, answer)
+		}
+		p.seids[u][one.cpSEID] = binary.BigEndian.Uint64(answer[at+5:])
+	}
 }
 
 // each sends a request to each UPF, with its SEID of a session, and returns the answers.

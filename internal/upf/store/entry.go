@@ -29,6 +29,8 @@ type Entry struct {
 	slice  uint32 // index; 0: of none. Store.Assign sets it
 	// Taken: a request about the session is being handled, and the data path is kept from it.
 	Taken bool
+	// Association is the data path's number of the one that the session belongs to; 0: not known yet.
+	Association uint32
 	// Unwritten: the journal lacks what Learn was told last.
 	Unwritten bool
 
