@@ -43,7 +43,7 @@ var layers = []struct {
 	{"internal/config", models, "what can be told must not depend on how it is done"},
 	{"internal/engine", append([]string{"internal/config"}, models...), "traffic engineering of a whole network: it knows no node's daemon"},
 	{"internal/netdev", models, "the kernel's links and routes know nothing of our tables"},
-	{"internal/dataplane", append([]string{"internal/netdev"}, models...), "an adapter: agent joins adapters, they never import each other"},
+	{"internal/dataplane", append([]string{"internal/netdev", "internal/checksum"}, models...), "an adapter: agent joins adapters, they never import each other"},
 	{"internal/dataplane/abi", nil, "layouts and numbers that C and Go share: it knows nobody"},
 	{"internal/dataplane/table", []string{"internal/dataplane/abi"}, "ways to write a map: it knows no concept"},
 	{"internal/dataplane/counter", []string{"internal/dataplane/abi"}, "reads what is counted, whatever counts"},

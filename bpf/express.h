@@ -378,6 +378,8 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 	x->length = be16(ld16(&ip->length));
 	if (!express_complete(ctx, x, ip, end))
 		return NOT_TAKEN;
+	if (!ipv4_holds(ipv4_sum(ip)))
+		return NOT_TAKEN;
 	gtpu = ip->protocol == NH_UDP && ld16(&udp->dst) == be16(GTPU_PORT);
 	if (is_gtpu4(x->cfg, dst))
 		return gtpu && !refuse_gtpu4(x->port_flags, x->access, ld32(&ip->src)) ? RECEIVES

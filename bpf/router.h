@@ -86,6 +86,27 @@ static __attribute__((noinline)) struct cached *steered_packet(struct packet *p)
 			    p->family == 4 ? CACHE_IPV4 : 0, p->port_table);
 }
 
+/* Whether the checksum of the IPv4 header at `l3`, whose length is right, says that it is as it was sent. */
+GLOBAL int is_ipv4_intact(struct xdp_md *ctx, __u32 l3)
+{
+	struct ipv4 *ip = at(ctx, l3, IPV4_LEN);
+	__u32 header, offset;
+	__u64 sum;
+	void *word;
+
+	if (!ip)
+		return 0;
+	sum = ipv4_sum(ip);
+	header = (ip->version_ihl & 0xf) * 4u;
+	for (offset = IPV4_LEN; offset < header; offset += 4) {
+		word = at(ctx, l3 + offset, 4);
+		if (!word)
+			return 0;
+		sum += ld32(word);
+	}
+	return ipv4_holds(sum);
+}
+
 /* The IP packet at p->l3 is to be encapsulated: 0, or why not. */
 GLOBAL int take_steered(struct xdp_md *ctx, struct packet *p)
 {
@@ -94,6 +115,8 @@ GLOBAL int take_steered(struct xdp_md *ctx, struct packet *p)
 	p->keep = p->l3;
 	if (take_payload(ctx, p, p->frame - p->l3, p->version, REASON_INNER_MALFORMED))
 		return p->version == 4 ? REASON_IPV4_MALFORMED : REASON_IPV6_MALFORMED;
+	if (p->version == 4 && !is_ipv4_intact(ctx, p->l3))
+		return REASON_IPV4_MALFORMED;
 	p->l3_length = p->keep_length;
 	return refuse_martian(ctx, p);
 }
@@ -297,12 +320,17 @@ INLINE int ipv6_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg
 /* ---- IPv4 ---- */
 
 /* Fills in l3_length; whether the header can be believed. */
-INLINE int ipv4_sound(struct packet *p, struct ipv4 *ip)
+GLOBAL int is_ipv4_sound(struct xdp_md *ctx, struct packet *p)
 {
-	__u32 header = (ip->version_ihl & 0xf) * 4u;
+	struct ipv4 *ip = p ? at(ctx, p->l3, IPV4_LEN) : 0;
+	__u32 header;
 
+	if (!ip)
+		return 0;
+	header = (ip->version_ihl & 0xf) * 4u;
 	p->l3_length = be16(ld16(&ip->length));
-	return header >= IPV4_LEN && p->l3_length >= header && p->l3 + p->l3_length <= p->frame;
+	return header >= IPV4_LEN && p->l3_length >= header && p->l3 + p->l3_length <= p->frame &&
+	       is_ipv4_intact(ctx, p->l3);
 }
 
 /* UDP to port 2152 of our own, or to a translated prefix (`m`). */
@@ -318,17 +346,20 @@ INLINE int gtpu4(struct xdp_md *ctx, struct packet *p, struct settings *cfg, str
 	if (be16(ld16(&ip->fragment)) & IPV4_FRAGMENT_MASK) {
 		if (refused)
 			return refused;
-		return ipv4_sound(p, ip) ? reassemble(p) : REASON_IPV4_MALFORMED;
+		return is_ipv4_sound(ctx, p) ? reassemble(p) : REASON_IPV4_MALFORMED;
 	}
 	udp = at(ctx, l4, UDP_LEN);
 	if (!udp || ld16(&udp->dst) != be16(GTPU_PORT))
 		return REASON_PASSED;
 	if (refused)
 		return refused;
-	if (!ipv4_sound(p, ip))
+	if (!is_ipv4_sound(ctx, p))
 		return REASON_IPV4_MALFORMED;
 	if (m)
 		return h_m_gtp4_d(ctx, p, m, l4);
+	ip = at(ctx, p->l3, IPV4_LEN);
+	if (!ip)
+		return REASON_IPV4_MALFORMED;
 	st32(&p->src, ld32(&ip->src));
 	st32(&p->dst, ld32(&ip->dst));
 	return gtpu_input(ctx, p, cfg, l4, ip->ttl, ip->tos);
@@ -354,9 +385,10 @@ GLOBAL int nat_input(struct xdp_md *ctx, struct packet *p)
 		return has_mark(ctx, OWN_MARK) ? CONTINUE : REASON_NAT_BEHIND;
 	if (!which)
 		return CONTINUE;
-	if (!ipv4_sound(p, ip))
+	if (!is_ipv4_sound(ctx, p))
 		return REASON_IPV4_MALFORMED;
-	if (be16(ld16(&ip->fragment)) & IPV4_FRAGMENT_MASK)
+	ip = at(ctx, p->l3, IPV4_LEN);
+	if (!ip || be16(ld16(&ip->fragment)) & IPV4_FRAGMENT_MASK)
 		return reassemble(p);
 	if (p->port_flags & PORT_PARTIAL_CHECKSUM)
 		complete_checksum(ctx, p->l3, p->l3_length, 4);

@@ -157,6 +157,8 @@ INLINE int read_inner4(struct __sk_buff *skb, __u32 offset, struct inner *in)
 	header = (ip->version_ihl & 0xf) * 4u;
 	if (header < IPV4_LEN || shorten(in, be16(ld16(&ip->length))) || in->length < header)
 		return -1;
+	if (offset == ETH_LEN && header == IPV4_LEN && !ipv4_holds(ipv4_sum(ip)))
+		return -1; /* as it was sent; a packet that comes out of another one is its receiver's */
 	inner_of4(ip, offset, in);
 	return 0;
 }

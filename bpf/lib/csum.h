@@ -35,6 +35,12 @@ INLINE __u64 ipv4_sum(const struct ipv4 *ip)
 	return (__u64)ld32(p) + ld32(p + 4) + ld32(p + 8) + ld32(p + 12) + ld32(p + 16);
 }
 
+/* Whether that says that no octet has changed on the way. */
+INLINE int ipv4_holds(__u64 sum)
+{
+	return sum_fold(sum) == 0xffff;
+}
+
 /* Whether a sum can be one that folds to `field`: they are equal modulo 65535,
  * whose inverse modulo 2^64 tells multiples. Both zeros are taken for each
  * other. `sum` is less than 2^63. */

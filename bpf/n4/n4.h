@@ -77,7 +77,7 @@ INLINE int find_datagram4(struct n4_datagram *d, struct ipv4 *ip, __u32 room)
 
 	if (ip->version_ihl != 0x45 || ip->protocol != NH_UDP ||
 	    ld16(&ip->fragment) & be16(IPV4_OFFSET_MASK) || length > room ||
-	    sum_fold(ipv4_sum(ip)) != 0xffff)
+	    !ipv4_holds(ipv4_sum(ip)))
 		return 0;
 	d->whole = !(ld16(&ip->fragment) & be16(IPV4_FRAGMENT_MASK));
 	st64(&d->from, 0);

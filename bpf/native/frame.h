@@ -133,15 +133,21 @@ static void ipv4_header(struct input *in, __u8 *ip, __u8 protocol)
 		memcpy(ip + 16, gtpu4_address, 4);
 }
 
-static void finish_ipv4(struct frame *f, __u32 at)
+static void sum_ipv4(struct frame *f, __u32 at)
 {
 	__u8 *ip = f->b + at;
 	__u32 header = 4 * (ip[0] & 15);
 
-	st16(ip + 2, be16(f->length - at));
+	if (header < IPV4_LEN || at + header > f->length)
+		return;
 	st16(ip + 10, 0);
-	if (at + header <= f->length)
-		st16(ip + 10, be16(~fold(sum_of(ip, header))));
+	st16(ip + 10, be16(~fold(sum_of(ip, header))));
+}
+
+static void finish_ipv4(struct frame *f, __u32 at)
+{
+	st16(f->b + at + 2, be16(f->length - at));
+	sum_ipv4(f, at);
 }
 
 static void ipv6_header(struct input *in, __u8 *ip, __u8 next)
@@ -464,6 +470,8 @@ static void make_frame(struct input *in, struct frame *f)
 		in->p = in->end;
 	}
 	change(in, f);
+	if (ld16(f->b + type) == be16(TYPE_IPV4) && !rarely(in, 8)) /* others end early */
+		sum_ipv4(f, type + 2);
 }
 
 #endif

@@ -23,6 +23,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/internal/checksum"
 	"github.com/culvert-net/culvert/internal/dataplane"
 	"github.com/culvert-net/culvert/internal/testutil/bpffs"
 	"github.com/culvert-net/culvert/internal/testutil/netns"
@@ -396,6 +397,7 @@ func gpdu(teid uint32, packet []byte) []byte {
 		8, 104, 8, 104, byte((length - 20) >> 8), byte(length - 20), 0, 0,
 		0x30, 255, byte(len(packet) >> 8), byte(len(packet)),
 	}
+	binary.BigEndian.PutUint16(b[12:], checksum.Of(b[2:22], 0))
 	b = binary.BigEndian.AppendUint32(b, teid)
 	return append(b, packet...)
 }

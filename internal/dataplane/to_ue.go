@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/culvert-net/culvert/gtpu"
+	"github.com/culvert-net/culvert/internal/checksum"
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
 )
 
@@ -137,6 +138,9 @@ func (d *DataPlane) toUs(message []byte, tos, ttl uint8) ([]byte, error) {
 		b = append(be.AppendUint16([]byte{0x60 | tos>>4, tos << 4, 0, 0}, length), 17, ttl)
 	}
 	b = append(append(b, a.AsSlice()...), a.AsSlice()...)
+	if a.Is4() {
+		be.PutUint16(b[10:], checksum.Of(b, 0))
+	}
 	b = be.AppendUint16(be.AppendUint16(b, gtpu.Port), gtpu.Port)
 	return append(be.AppendUint16(be.AppendUint16(b, length), 0), message...), nil
 }

@@ -261,7 +261,7 @@ var verifierCeiling = map[string]uint32{
 	abi.ProgCulvertN4:      60_000,
 	abi.ProgCulvertN4First: 60_000, // the same, before the data path
 	abi.ProgCulvertN4Port:  20,
-	abi.ProgCulvertPod:     42_000,
+	abi.ProgCulvertPod:     43_000,
 	abi.ProgCulvertUplink:  91_000,
 	abi.ProgCulvertForward: 42_000,
 	abi.ProgCulvertClosed:  40_000,

@@ -80,6 +80,12 @@ func (p v4) length() int     { return int(be.Uint16(p[2:])) }
 func (p v4) offset() int     { return int(be.Uint16(p[6:])&0x1fff) * 8 }
 func (p v4) fragment() bool  { return be.Uint16(p[6:])&0x3fff != 0 }
 
+// malformed says whether the lengths disagree, or the header is not as it was sent.
+func (p v4) malformed() bool {
+	header := p.header()
+	return header < 20 || p.length() < header || p.length() > len(p) || fold(wordSum(p[:header])) != 0xffff
+}
+
 // change writes one octet of the header, and its checksum follows.
 func (p v4) change(at int, value uint8) { change(p, at, value, 10) }
 

@@ -208,7 +208,7 @@ func (j *journey) ipv6(p v6, byPort bool, key portKey) Result {
 
 func (j *journey) ipv4(p v4, byPort bool, key portKey) Result {
 	m := j.m
-	malformed := p.header() < 20 || p.length() < p.header() || p.length() > len(p)
+	malformed := p.malformed()
 	if m.isGTPU(p.dst()) {
 		return j.ipv4GTPU(p, malformed, func() Result { return j.gtpu().process(p.header()) })
 	}

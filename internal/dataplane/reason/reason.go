@@ -37,7 +37,7 @@ var reasons = [abi.ReasonREASON_COUNT]struct{ name, text string }{
 	abi.ReasonREASON_ROUTING_TYPE:    {"routing_type", "has a routing header that is not a segment routing header"},
 	abi.ReasonREASON_EXTENSION_CHAIN: {"extension_chain", "IPv6 extension headers are cut short or too many"},
 	abi.ReasonREASON_IPV6MALFORMED:   {"ipv6_malformed", "IPv6 header is cut short or longer than the frame"},
-	abi.ReasonREASON_IPV4MALFORMED:   {"ipv4_malformed", "IPv4 header is cut short, or its lengths disagree"},
+	abi.ReasonREASON_IPV4MALFORMED:   {"ipv4_malformed", "IPv4 header is cut short, its lengths disagree, or its checksum is wrong"},
 	abi.ReasonREASON_INNER_MALFORMED: {"inner_malformed", "the inner packet's length or version is wrong"},
 	abi.ReasonREASON_ECN:             {"ecn", "congestion was marked outside, and the inner packet cannot carry the mark"},
 	abi.ReasonREASON_NO_SEGMENT_LIST: {"no_segment_list", "the SR policy has no segment list"},

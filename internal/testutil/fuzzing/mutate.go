@@ -14,7 +14,35 @@ func (s Source) Mutations(length int) []Mutation {
 	for range pick(s, 0, 1, 1, 1, 2, 4) {
 		list = append(list, s.mutation(length))
 	}
+	if len(list) > 0 && !s.chance(8) { // others with IPv4 end early
+		list = append(list, Mutation{"the IPv4 header's checksum is right", sumIPv4})
+	}
 	return list
+}
+
+// sumIPv4 makes the checksum of the outermost header right, if that is IPv4.
+func sumIPv4(b []byte) []byte {
+	const vlan, sVLAN, ipv4 = 0x8100, 0x88a8, 0x0800
+	kind := 12
+	for kind+6 <= len(b) && (be.Uint16(b[kind:]) == vlan || be.Uint16(b[kind:]) == sVLAN) {
+		kind += 4
+	}
+	if kind+22 > len(b) || be.Uint16(b[kind:]) != ipv4 {
+		return b
+	}
+	ip := b[kind+2:]
+	header := int(ip[0]&15) * 4
+	if header < 20 || header > len(ip) {
+		return b
+	}
+	sum := uint32(0)
+	be.PutUint16(ip[10:], 0)
+	for at := 0; at < header; at += 2 {
+		sum += uint32(be.Uint16(ip[at:]))
+	}
+	sum = sum>>16 + sum&0xffff
+	be.PutUint16(ip[10:], ^uint16(sum>>16+sum))
+	return b
 }
 
 // Mutate applies changes to a copy.
