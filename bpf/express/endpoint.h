@@ -39,7 +39,7 @@ INLINE int express_decap6(struct xdp_md *ctx, struct express *x, struct ipv6 *in
 
 	if (!express_ipv6(inner, length, end, x->port_flags) ||
 	    !express_ecn(outer, ipv6_class(inner)) || express_odd6(&inner->src) ||
-	    (adj && express_odd6(&inner->dst)))
+	    express_odd6(&inner->dst)) /* the cache may have it for End */
 		return NOT_TAKEN;
 	x->hop = adj ? express_adjacency(adj, length)
 		     : express_route(ctx, x, ld64(&inner->dst), ld64(&inner->dst.b[8]), table,
