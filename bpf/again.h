@@ -10,7 +10,8 @@
 /* What is decapsulated meets steering, unless the kernel has a longer prefix for it. */
 INLINE __u32 kind_of_target(struct packet *p)
 {
-	struct target *to = target_of(p->dst.hi, p->dst.lo, p->family == 4 ? CACHE_IPV4 : 0, 0);
+	struct target *to =
+		target_of(p->plan.dst.hi, p->plan.dst.lo, p->plan.family == 4 ? CACHE_IPV4 : 0, 0);
 	struct route *route;
 
 	if (!to || to->kind < TARGET_POLICY || to->kind > TARGET_CLASSES ||
@@ -20,7 +21,7 @@ INLINE __u32 kind_of_target(struct packet *p)
 	return route && route->bits > to->bits ? 0 : to->kind;
 }
 
-/* The kind of target that p->dst is in the main table: TARGET_SID for SIDs and GTP-U
+/* The kind of target that p->plan.dst is in the main table: TARGET_SID for SIDs and GTP-U
  * addresses; 0: the packet leaves. */
 INLINE __u32 kind_of_ours(struct packet *p)
 {
@@ -29,16 +30,16 @@ INLINE __u32 kind_of_ours(struct packet *p)
 	struct pool6 *six;
 	__u32 index;
 
-	if (p->family == 4) {
-		if (is_gtpu4(cfg, ld32(&p->dst)))
+	if (p->plan.family == 4) {
+		if (is_gtpu4(cfg, ld32(&p->plan.dst)))
 			return TARGET_SID;
-		four = find_pool4(cfg, be32(ld32(&p->dst)));
+		four = find_pool4(cfg, be32(ld32(&p->plan.dst)));
 		if (four)
 			return four->sessions ? TARGET_PDR : TARGET_TUNNEL;
 	} else {
-		if (find_sid(cfg, &p->dst, &index) || is_gtpu6(cfg, &p->dst))
+		if (find_sid(cfg, &p->plan.dst, &index) || is_gtpu6(cfg, &p->plan.dst))
 			return TARGET_SID;
-		six = find_pool6(cfg, be64(p->dst.hi));
+		six = find_pool6(cfg, be64(p->plan.dst.hi));
 		if (six)
 			return six->sessions ? TARGET_PDR : TARGET_TUNNEL;
 	}
@@ -53,7 +54,7 @@ GLOBAL __u32 kind_again(struct packet *p)
 	struct cached *slot;
 	struct words key;
 
-	if (!p || p->guarded || p->table != MAIN_TABLE)
+	if (!p || p->plan.guarded || p->plan.table != MAIN_TABLE)
 		return 0;
 	key = route_key(p, &table);
 	number = cache_index(key.hi, key.lo, table);
@@ -88,12 +89,12 @@ GLOBAL int may_go_again(struct packet *p, __u32 kind)
 	__u32 ifindex;
 	struct port *in;
 
-	if (!p || (p->pdr && !p->push))
+	if (!p || (p->found.pdr && !p->plan.push))
 		return 0;
 	if (kind == TARGET_SID)
 		return 1;
-	ifindex = p->ifindex;
-	in = p->decapsulated && !p->push ? bpf_map_lookup_elem(&port, &ifindex) : 0;
+	ifindex = p->port.ifindex;
+	in = p->plan.decapsulated && !p->plan.push ? bpf_map_lookup_elem(&port, &ifindex) : 0;
 	return in && may_steer(flags_again(in->flags), kind);
 }
 
@@ -101,12 +102,12 @@ GLOBAL int may_go_again(struct packet *p, __u32 kind)
 INLINE void take_again(struct xdp_md *ctx, struct packet *p, struct port *in)
 {
 	p->turn++;
-	p->frame = frame_length(ctx);
-	p->port_flags = flags_again(in->flags);
-	if (p->own) /* as it is configured here */
-		p->port_flags &= ~PORT_ROLES;
-	p->port_mac = 0;
-	p->group = 0;
+	p->in.frame = frame_length(ctx);
+	p->port.flags = flags_again(in->flags);
+	if (p->plan.own) /* as it is configured here */
+		p->port.flags &= ~PORT_ROLES;
+	p->port.mac = 0;
+	p->in.group = 0;
 }
 
 #endif

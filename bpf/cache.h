@@ -63,12 +63,12 @@ INLINE void cache_fill(struct cached *slot, __u64 hi, __u64 lo, __u32 table, __u
 	slot->generation = now;
 }
 
-/* What the route of p->dst is remembered by in a table of routes: `table` gets its family. */
+/* What the route of p->plan.dst is remembered by in a table of routes: `table` gets its family. */
 INLINE struct words route_key(struct packet *p, __u32 *table)
 {
-	struct words key = { p->dst.hi, p->dst.lo };
+	struct words key = { p->plan.dst.hi, p->plan.dst.lo };
 
-	if (p->family == 4) {
+	if (p->plan.family == 4) {
 		key = (struct words){ (__u32)key.hi, ~0ull };
 		*table |= CACHE_IPV4;
 	}

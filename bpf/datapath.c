@@ -11,52 +11,53 @@
 /* What a packet's state starts from; the rest is written before it is read. */
 INLINE void begin(struct xdp_md *ctx, struct packet *p, struct port *in, __u32 frame)
 {
-	p->ifindex = ctx->ingress_ifindex;
-	p->frame = p->received = frame;
-	p->port_flags = in->flags;
-	p->access = in->access;
-	p->port_mtu = in->mtu;
-	p->port_mac = in->mac;
-	p->group = 0;
+	p->port.ifindex = ctx->ingress_ifindex;
+	p->in.frame = p->in.received = frame;
+	p->port.flags = in->flags;
+	p->port.access = in->access;
+	p->port.mtu = in->mtu;
+	p->port.mac = in->mac;
+	p->in.group = 0;
 	p->turn = 0;
-	p->own = 0;
+	p->plan.own = 0;
 	p->trace = 0;
-	p->translated = 0;
+	p->nat.translated = 0;
 }
 
 /* ... and what it starts from each time that it is for this node again. */
 INLINE void begin_turn(struct packet *p)
 {
-	p->sid = p->policy = p->list = p->tunnel = p->target_kind = p->pdr = 0;
-	p->version = 0;
-	p->from_pdr = p->slice = p->from_slice = 0;
-	p->class_index = 0;
-	p->from_ue = p->guarded = p->onward = 0;
-	p->pfcp = 0;
-	p->addresses = 0;
-	p->adjacency = 0;
-	p->table = MAIN_TABLE; /* what errors go by before a behaviour chose one */
-	p->edit = EDIT_NONE;
-	p->push = PUSH_NONE;
-	p->push_length = 0;
-	p->decapsulated = 0;
-	p->pop_srh = 0;
-	p->extra = 0;
-	p->args_at = 0;
-	p->tag = 0;
-	p->srh = 0;
-	p->switch_teid = 0;
-	p->link_tag = 0;
-	p->frames = 0;
-	p->pdu_version = 0;
-	p->with_sequence = 0;
-	p->container = 0;
-	p->map_checksum = 0;
-	p->hashed = 0;
-	p->to_kernel = p->again = p->gateway = 0;
-	p->punt = PUNT_NONE;
-	p->error_type = 0;
-	p->error_info = 0;
+	p->found.sid = p->found.policy = p->found.list = p->found.tunnel = p->found.target_kind =
+		p->found.pdr = 0;
+	p->in.version = 0;
+	p->found.from_pdr = p->found.slice = p->found.from_slice = 0;
+	p->found.class_index = 0;
+	p->found.from_ue = p->plan.guarded = p->plan.onward = 0;
+	p->end.pfcp = 0;
+	p->in.addresses = 0;
+	p->plan.adjacency = 0;
+	p->plan.table = MAIN_TABLE; /* what errors go by before a behaviour chose one */
+	p->plan.edit = EDIT_NONE;
+	p->plan.push = PUSH_NONE;
+	p->plan.push_length = 0;
+	p->plan.decapsulated = 0;
+	p->plan.pop_srh = 0;
+	p->plan.extra = 0;
+	p->plan.args_at = 0;
+	p->plan.tag = 0;
+	p->in.srh = 0;
+	p->plan.switch_teid = 0;
+	p->plan.link_tag = 0;
+	p->plan.frames = 0;
+	p->plan.pdu_version = 0;
+	p->plan.with_sequence = 0;
+	p->plan.container = 0;
+	p->plan.map_checksum = 0;
+	p->plan.hashed = 0;
+	p->out.to_kernel = p->out.again = p->plan.gateway = 0;
+	p->end.punt = PUNT_NONE;
+	p->error.type = 0;
+	p->error.info = 0;
 }
 
 /* A verdict of the journey: the kernel's, unless the data path answers it. */
@@ -91,7 +92,7 @@ GLOBAL int journey(struct xdp_md *ctx, __u32 turn)
 	begin_turn(p);
 	p->mss_clamp = cfg->mss_clamp;
 	if (cfg->trace && !p->turn)
-		p->trace = trace_begin(ctx, p->ifindex, p->frame);
+		p->trace = trace_begin(ctx, p->port.ifindex, p->in.frame);
 	opaque(ctx); /* or numbers of 32 bits are taken for the frame's pointers */
 	reason = decide(ctx, p, cfg);
 	if (reason == CONTINUE)
@@ -101,7 +102,7 @@ GLOBAL int journey(struct xdp_md *ctx, __u32 turn)
 			return COME_AGAIN;
 		reason = REASON_TURNS;
 	}
-	if (reason == REASON_PASSED && p->pfcp && !p->trace)
+	if (reason == REASON_PASSED && p->end.pfcp && !p->trace)
 		return MAYBE_N4;
 	verdict = finish(ctx, p, reason);
 	if (p->trace)

@@ -30,7 +30,7 @@ INLINE __u32 find_station(__u32 link, const __u8 *mac)
 	return s && is_on_link(s->pdr, link, s->session) ? s->pdr : 0;
 }
 
-/* The source of the frame at p->keep, which the rules that `head` leads to have
+/* The source of the frame at p->plan.keep, which the rules that `head` leads to have
  *  * let pass, is its session's. Written only where that is new, or some time ago. */
 GLOBAL int learn_station(struct xdp_md *ctx, struct packet *p, __u32 head, __u32 link)
 {
@@ -41,7 +41,7 @@ GLOBAL int learn_station(struct xdp_md *ctx, struct packet *p, __u32 head, __u32
 
 	if (!p || !rule || !rule->source4)
 		return 0;
-	eth = at(ctx, p->keep, ETH_LEN);
+	eth = at(ctx, p->plan.keep, ETH_LEN);
 	if (!eth || eth[6] & 1 || !mac_of(eth + 6))
 		return 0;
 	st32(key.mac, ld32(eth + 6));
@@ -63,11 +63,11 @@ GLOBAL int learn_station(struct xdp_md *ctx, struct packet *p, __u32 head, __u32
  * (RFC 9433 section 6.1). */
 INLINE int push_frame_srv6(struct xdp_md *ctx, struct packet *p, struct forwarding *f)
 {
-	p->next_header = NH_ETHERNET;
+	p->plan.next_header = NH_ETHERNET;
 	return f->args_at ? plan_rule_srv6(ctx, p, f) : REASON_FAR_DROP;
 }
 
-/* The frame at p->keep into what its rule's forwarding pushes. It has no sender
+/* The frame at p->plan.keep into what its rule's forwarding pushes. It has no sender
  * to tell what is wrong. */
 GLOBAL int push_frame(struct xdp_md *ctx, struct packet *p)
 {
@@ -77,23 +77,23 @@ GLOBAL int push_frame(struct xdp_md *ctx, struct packet *p)
 
 	if (!p)
 		return REASON_FAR_DROP;
-	index = p->rule.forwarding;
+	index = p->found.rule.forwarding;
 	f = bpf_map_lookup_elem(&forwarding, &index);
 	if (!f)
 		return REASON_FAR_DROP;
-	p->tunnel_length = p->keep_length;
-	p->class = 0;
-	p->hop_limit = cfg->hop_limit;
-	p->quote = 0;
-	p->quote_length = p->keep_length;
-	p->hash = payload_hash(ctx, p);
-	p->hashed = 1;
+	p->found.tunnel_length = p->plan.keep_length;
+	p->plan.class = 0;
+	p->plan.hop_limit = cfg->hop_limit;
+	p->plan.quote = 0;
+	p->plan.quote_length = p->plan.keep_length;
+	p->plan.hash = payload_hash(ctx, p);
+	p->plan.hashed = 1;
 	mark(p, f);
 	if (f->kind == FORWARD_SRV6 || f->kind == FORWARD_POLICY)
 		return push_frame_srv6(ctx, p, f);
 	if (f->kind != FORWARD_GTPU)
 		return REASON_FAR_DROP;
-	plan_rule_gpdu(p, &p->rule);
+	plan_rule_gpdu(p, &p->found.rule);
 	plan_forwarding_addresses(p, f);
 	plan_gtpu(p, f->ipv4 ? 4 : 6);
 	return CONTINUE;
@@ -103,16 +103,16 @@ GLOBAL int push_frame(struct xdp_md *ctx, struct packet *p)
 
 INLINE int leave_by_link(struct packet *p, struct forwarding *f)
 {
-	p->keep_version = 0;
-	p->adjacency = f->adjacency;
-	p->link_tag = f->index & 0xfff;
-	p->table = 0; /* the adjacency or nothing */
-	p->push = PUSH_FRAME;
+	p->plan.keep_version = 0;
+	p->plan.adjacency = f->adjacency;
+	p->plan.link_tag = f->index & 0xfff;
+	p->plan.table = 0; /* the adjacency or nothing */
+	p->plan.push = PUSH_FRAME;
 	return CONTINUE;
 }
 
 /* A G-PDU or End Marker for the Ethernet session that its TEID led to, or what a
- * SID took out for it (p->message 0). */
+ * SID took out for it (p->gtpu.message 0). */
 GLOBAL int receive_frame(struct xdp_md *ctx, struct packet *p, __u32 index, __u32 hops, __u32 class)
 {
 	struct forwarding *f;
@@ -121,22 +121,22 @@ GLOBAL int receive_frame(struct xdp_md *ctx, struct packet *p, __u32 index, __u3
 
 	if (!p)
 		return REASON_NO_PDR;
-	p->frames = 1;
-	if (p->message == GTPU_END_MARKER)
+	p->plan.frames = 1;
+	if (p->gtpu.message == GTPU_END_MARKER)
 		return receive_end_marker(ctx, p, index, hops, class);
-	if (p->keep_length < ETH_LEN)
+	if (p->plan.keep_length < ETH_LEN)
 		return REASON_INNER_MALFORMED;
-	p->macs = p->keep;
-	p->keep_version = 0;
+	p->plan.macs = p->plan.keep;
+	p->plan.keep_version = 0;
 	reason = meet_rule(ctx, p, index, 1, &f);
 	if (reason)
 		return reason;
-	rule = &p->rule;
-	p->tunnel_length = p->keep_length;
+	rule = &p->found.rule;
+	p->found.tunnel_length = p->plan.keep_length;
 	if (f->kind == FORWARD_SRV6 || f->kind == FORWARD_POLICY ||
-	    (f->kind == FORWARD_GTPU && !p->message))
+	    (f->kind == FORWARD_GTPU && !p->gtpu.message))
 		return push_frame(ctx, p);
-	if (f->kind == FORWARD_GTPU && rule->flags >> PDR_CONTAINER_SHIFT && !p->has_container)
+	if (f->kind == FORWARD_GTPU && rule->flags >> PDR_CONTAINER_SHIFT && !p->gtpu.has_container)
 		return receive_marked(ctx, p, f, rule, hops, class);
 	if (f->kind == FORWARD_GTPU)
 		return receive_onward(ctx, p, f, rule->teid, hops, class);
@@ -150,7 +150,7 @@ GLOBAL int receive_frame(struct xdp_md *ctx, struct packet *p, __u32 index, __u3
  * does. */
 GLOBAL int receive_sid_frame(struct xdp_md *ctx, struct packet *p, __u32 slice, __u32 args_at)
 {
-	struct ipv6 *ip = p ? at(ctx, p->l3, IPV6_LEN) : 0;
+	struct ipv6 *ip = p ? at(ctx, p->in.l3, IPV6_LEN) : 0;
 	__u32 index, teid;
 	__u64 args;
 
@@ -158,8 +158,8 @@ GLOBAL int receive_sid_frame(struct xdp_md *ctx, struct packet *p, __u32 slice, 
 		return REASON_NO_PDR;
 	args = bits128(ld128(&ip->dst), args_at & 127, ARGS_MOB_BITS);
 	teid = args_mob_session(args);
-	p->qfi = args_mob_qfi(args);
-	p->message = 0;
+	p->gtpu.qfi = args_mob_qfi(args);
+	p->gtpu.message = 0;
 	if (!teid) /* a frame has no UE address to look for */
 		return REASON_NO_PDR;
 	index = pdr_at_sid(slice, AT_SID_TEID, be32(teid));
@@ -202,11 +202,11 @@ INLINE int take_link_tag(struct xdp_md *ctx, struct packet *p)
 	last = ld32(eth + 8);
 	st64(moved, first);
 	st32(moved + 8, last);
-	p->addresses = VLAN_LEN;
+	p->in.addresses = VLAN_LEN;
 	return 0;
 }
 
-/* The frame at p->keep is for the session that `index` leads to. */
+/* The frame at p->plan.keep is for the session that `index` leads to. */
 GLOBAL int send_frame(struct xdp_md *ctx, struct packet *p, __u32 index)
 {
 	struct forwarding *f = 0;
@@ -214,13 +214,13 @@ GLOBAL int send_frame(struct xdp_md *ctx, struct packet *p, __u32 index)
 
 	if (!p)
 		return REASON_NO_PDR;
-	p->qfi = 0;
+	p->gtpu.qfi = 0;
 	reason = meet_rule(ctx, p, index, 0, &f);
 	if (reason)
 		return reason;
 	if (f->kind == FORWARD_NONE || f->kind == FORWARD_TABLE || f->kind == FORWARD_LINK)
 		return REASON_FAR_DROP;
-	if (p->keep && take_link_tag(ctx, p))
+	if (p->plan.keep && take_link_tag(ctx, p))
 		return REASON_INNER_MALFORMED;
 	return push_frame(ctx, p);
 }
@@ -230,13 +230,13 @@ INLINE int flood(struct packet *p, __u32 link)
 {
 	if (!allowed(BUDGET_FLOODS))
 		return REASON_SLOW_PATH_FULL;
-	p->punt = PUNT_FLOOD;
-	p->error_info = link;
-	p->error_l3 = p->keep;
+	p->end.punt = PUNT_FLOOD;
+	p->error.info = link;
+	p->error.l3 = p->plan.keep;
 	return REASON_SLOW_PATH;
 }
 
-/* A frame that came in on a link. CONTINUE_TO_UE with p->ue, or a reason. */
+/* A frame that came in on a link. CONTINUE_TO_UE with p->found.ue, or a reason. */
 GLOBAL int link_input(struct xdp_md *ctx, struct packet *p, __u32 link)
 {
 	__u32 index = given_rule(ctx, link);
@@ -244,15 +244,15 @@ GLOBAL int link_input(struct xdp_md *ctx, struct packet *p, __u32 link)
 
 	if (!p || !eth)
 		return REASON_INNER_MALFORMED;
-	p->target_kind = TARGET_LINK;
-	p->frames = 1;
-	p->macs = 0;
-	p->keep = link & 0xfff ? VLAN_LEN : 0;
-	p->keep_length = p->frame - p->keep;
-	p->keep_version = 0;
+	p->found.target_kind = TARGET_LINK;
+	p->plan.frames = 1;
+	p->plan.macs = 0;
+	p->plan.keep = link & 0xfff ? VLAN_LEN : 0;
+	p->plan.keep_length = p->in.frame - p->plan.keep;
+	p->plan.keep_version = 0;
 	if (!index && !(eth[0] & 1))
 		index = find_station(link, eth);
-	p->ue = index;
+	p->found.ue = index;
 	return index ? CONTINUE_TO_UE : flood(p, link);
 }
 

@@ -37,7 +37,7 @@ INLINE int mac_between(__u64 mac, const __u8 *from, const __u8 *to)
 INLINE int frame_matches(__u32 index, struct packet *p)
 {
 	struct frame_filter *f = bpf_map_lookup_elem(&frame_filter, &index);
-	struct frame_looks *l = &p->frame_looks;
+	struct frame_looks *l = &p->found.frame_looks;
 
 	if (!f || f->flags & (FRAME_C_TAG | FRAME_S_TAG) & ~l->has)
 		return 0;
@@ -47,7 +47,7 @@ INLINE int frame_matches(__u32 index, struct packet *p)
 	       (!(f->flags & FRAME_TYPE) || f->type == l->type) &&
 	       (!(f->flags & FRAME_C_TAG) || f->c_tag == l->c_tag) &&
 	       (!(f->flags & FRAME_S_TAG) || f->s_tag == l->s_tag) &&
-	       (!(f->flags & FRAME_IP) || p->looks.version);
+	       (!(f->flags & FRAME_IP) || p->found.looks.version);
 }
 
 /* What a filter may not ask of a packet with l->version and l->has: prefixes are of one family
@@ -223,7 +223,7 @@ GLOBAL int find_rule(struct xdp_md *ctx, __u32 index, __u32 where, __u32 qfi)
 	p = bpf_map_lookup_elem(&journey_state, &zero);
 	if (!p)
 		return 0;
-	l = &p->looks; /* on the stack there is no room for them */
+	l = &p->found.looks; /* on the stack there is no room for them */
 	*l = (struct looks){ .version = ip->version_ihl >> 4, .qfi = 1ull << (qfi & 63) };
 	if (l->version == 4 ? look_at4(ctx, l, l3, length, sought_uplink(&rule))
 			    : look_at6(ctx, l, l3, length, sought_uplink(&rule)))
@@ -256,8 +256,8 @@ INLINE void look_at_tag(struct frame_looks *l, __u16 tpid, __u16 id)
 	}
 }
 
-/* Fills in p->frame_looks for the frame at p->keep, whose addresses are at
- * p->macs. Then the packet in it is at p->keep, or keep_version 0. */
+/* Fills in p->found.frame_looks for the frame at p->plan.keep, whose addresses are at
+ * p->plan.macs. Then the packet in it is at p->plan.keep, or keep_version 0. */
 GLOBAL int look_at_frame(struct xdp_md *ctx, struct packet *p)
 {
 	struct frame_looks *l;
@@ -267,56 +267,58 @@ GLOBAL int look_at_frame(struct xdp_md *ctx, struct packet *p)
 
 	if (!p)
 		return -1;
-	l = &p->frame_looks;
-	eth = at(ctx, p->macs, 12);
-	tag = at(ctx, p->keep + 12, 2);
+	l = &p->found.frame_looks;
+	eth = at(ctx, p->plan.macs, 12);
+	tag = at(ctx, p->plan.keep + 12, 2);
 	if (!eth || !tag)
 		return -1;
 	l->destination = mac_of(eth);
 	l->source = mac_of(eth + 6);
 	l->has = 0;
 	type = ld16(tag);
-	end = p->keep + p->keep_length;
-	p->keep += ETH_LEN;
-	for (i = 0; i < 2 && is_vlan(type) && p->keep + VLAN_LEN <= end; i++) {
-		tag = at(ctx, p->keep, VLAN_LEN);
+	end = p->plan.keep + p->plan.keep_length;
+	p->plan.keep += ETH_LEN;
+	for (i = 0; i < 2 && is_vlan(type) && p->plan.keep + VLAN_LEN <= end; i++) {
+		tag = at(ctx, p->plan.keep, VLAN_LEN);
 		if (!tag)
 			break;
 		look_at_tag(l, type, be16(ld16(tag)) & 0xfff);
 		type = ld16(tag + 2);
-		p->keep += VLAN_LEN;
+		p->plan.keep += VLAN_LEN;
 	}
 	l->type = be16(type);
 	if ((type != be16(TYPE_IPV4) && type != be16(TYPE_IPV6)) ||
-	    take_payload(ctx, p, end - p->keep, type == be16(TYPE_IPV4) ? 4 : 6,
+	    take_payload(ctx, p, end - p->plan.keep, type == be16(TYPE_IPV4) ? 4 : 6,
 			 REASON_INNER_MALFORMED))
-		p->keep_version = 0;
+		p->plan.keep_version = 0;
 	return 0;
 }
 
-/* Fills in p->looks for the packet at p->keep. */
+/* Fills in p->found.looks for the packet at p->plan.keep. */
 GLOBAL int look_inside(struct xdp_md *ctx, struct packet *p, __u32 uplink)
 {
 	if (!p)
 		return -1;
-	p->looks = (struct looks){ .version = p->keep_version, .qfi = 1ull << (p->qfi & 63) };
-	if (p->keep_version &&
-	    (p->keep_version == 4 ? look_at4(ctx, &p->looks, p->keep, p->keep_length, uplink)
-				  : look_at6(ctx, &p->looks, p->keep, p->keep_length, uplink)))
+	p->found.looks = (struct looks){ .version = p->plan.keep_version,
+					 .qfi = 1ull << (p->gtpu.qfi & 63) };
+	if (p->plan.keep_version &&
+	    (p->plan.keep_version == 4
+		     ? look_at4(ctx, &p->found.looks, p->plan.keep, p->plan.keep_length, uplink)
+		     : look_at6(ctx, &p->found.looks, p->plan.keep, p->plan.keep_length, uplink)))
 		return -1;
-	p->looks.lacks = lacks_of(&p->looks);
+	p->found.looks.lacks = lacks_of(&p->found.looks);
 	return 0;
 }
 
-/* ... and p->frame_looks, for the frame at p->keep and the packet in it. */
+/* ... and p->found.frame_looks, for the frame at p->plan.keep and the packet in it. */
 INLINE int look_at_both(struct xdp_md *ctx, struct packet *p, __u32 uplink)
 {
-	__u16 keep = p->keep, length = p->keep_length;
+	__u16 keep = p->plan.keep, length = p->plan.keep_length;
 	int failed = look_at_frame(ctx, p) || look_inside(ctx, p, uplink);
 
-	p->keep = keep;
-	p->keep_length = length;
-	p->keep_version = 0;
+	p->plan.keep = keep;
+	p->plan.keep_length = length;
+	p->plan.keep_version = 0;
 	return failed;
 }
 
@@ -326,7 +328,7 @@ GLOBAL int filter_matches(__u32 index, struct packet *p)
 
 	if (!f || !p || (f->flow_label & FILTER_FRAME && !frame_matches(index, p)))
 		return 0;
-	return looks_like(&p->looks, f);
+	return looks_like(&p->found.looks, f);
 }
 
 /* The same as find_rule for a frame that was looked at. */

@@ -20,7 +20,7 @@ INLINE int cut(struct packet *p, struct ipv4 *ip, __u32 offset, int mtu)
 	if (ip->version_ihl >> 4 != 4 || be16(ld16(&ip->fragment)) & IPV4_DF)
 		return 0;
 	icmp(p, offset, 0, 0, mtu);
-	p->punt = PUNT_FRAGMENT;
+	p->end.punt = PUNT_FRAGMENT;
 	return REASON_SLOW_PATH;
 }
 
@@ -28,11 +28,11 @@ INLINE int cut(struct packet *p, struct ipv4 *ip, __u32 offset, int mtu)
  * so that what this node puts around it leaves in fragments (RFC 2473 section 7.1). */
 INLINE int leaves_in_fragments(struct xdp_md *ctx, struct packet *p)
 {
-	__u32 inside = p->gateway ? p->keep : p->quote;
-	__u32 length = p->gateway ? p->keep_length : p->quote_length;
+	__u32 inside = p->plan.gateway ? p->plan.keep : p->plan.quote;
+	__u32 length = p->plan.gateway ? p->plan.keep_length : p->plan.quote_length;
 	__u8 *ip = at(ctx, inside, 1);
 
-	return p->push && p->hop.ifindex && inside >= ETH_LEN && ip && *ip >> 4 == 6 &&
+	return p->plan.push && p->out.hop.ifindex && inside >= ETH_LEN && ip && *ip >> 4 == 6 &&
 	       length <= IPV6_MIN_MTU;
 }
 
@@ -45,48 +45,51 @@ GLOBAL int too_big(struct xdp_md *ctx, struct packet *p)
 	if (!p)
 		return REASON_TOO_BIG;
 	if (leaves_in_fragments(ctx, p)) {
-		p->punt = PUNT_FRAGMENT_OUTER;
+		p->end.punt = PUNT_FRAGMENT_OUTER;
 		return CONTINUE;
 	}
-	if (p->gateway) { /* GTP-U's sender cannot mend what its T-PDU's may */
-		ip = at(ctx, p->keep, IPV4_LEN);
-		reason = ip ? cut(p, ip, p->keep, p->hop.mtu - (p->length - p->keep_length)) : 0;
+	if (p->plan.gateway) { /* GTP-U's sender cannot mend what its T-PDU's may */
+		ip = at(ctx, p->plan.keep, IPV4_LEN);
+		reason = ip ? cut(p, ip, p->plan.keep,
+				  p->out.hop.mtu - (p->plan.length - p->plan.keep_length))
+			    : 0;
 		if (reason)
 			return reason;
 	}
-	ip = at(ctx, p->quote, IPV4_LEN);
-	mtu = p->hop.mtu - (p->length - p->quote_length);
-	if (!ip || p->quote < ETH_LEN) /* a whole frame has no sender to tell */
+	ip = at(ctx, p->plan.quote, IPV4_LEN);
+	mtu = p->out.hop.mtu - (p->plan.length - p->plan.quote_length);
+	if (!ip || p->plan.quote < ETH_LEN) /* a whole frame has no sender to tell */
 		return REASON_TOO_BIG;
-	if (p->onward || (p->quote == p->keep && p->edit == EDIT_INNER)) {
-		reason = cut(p, ip, p->quote, mtu);
+	if (p->plan.onward || (p->plan.quote == p->plan.keep && p->plan.edit == EDIT_INNER)) {
+		reason = cut(p, ip, p->plan.quote, mtu);
 		if (reason)
 			return reason;
 	}
-	if (p->onward && !p->from_ue) /* only the session's anchor knows the way to its sender */
+	/* only the session's anchor knows the way to its sender */
+	if (p->plan.onward && !p->found.from_ue)
 		return REASON_TOO_BIG;
 	if (ip->version_ihl >> 4 == 6 && mtu < IPV6_MIN_MTU) {
-		if (p->quote_length <= IPV6_MIN_MTU)
+		if (p->plan.quote_length <= IPV6_MIN_MTU)
 			return REASON_TOO_BIG; /* no sender makes it smaller */
 		mtu = IPV6_MIN_MTU;
 	}
-	icmp(p, p->quote, ICMP6_TOO_BIG, 0, mtu);
+	icmp(p, p->plan.quote, ICMP6_TOO_BIG, 0, mtu);
 	return REASON_TOO_BIG;
 }
 
 /* Outer IPv6 of an endpoint: new destination, one hop and one segment less. */
 INLINE int edit_endpoint(struct xdp_md *ctx, struct packet *p)
 {
-	struct ipv6 *ip = at(ctx, p->l3, IPV6_LEN);
+	struct ipv6 *ip = at(ctx, p->in.l3, IPV6_LEN);
 
 	if (!ip)
 		return -1;
-	if (p->map_checksum)
-		map_checksum(ip, (void *)(long)ctx->data_end, p->l3_length, &p->dst);
-	copy16(&ip->dst, p->push ? &p->last : &p->dst);
+	if (p->plan.map_checksum)
+		map_checksum(ip, (void *)(long)ctx->data_end, p->in.l3_length, &p->plan.dst);
+	copy16(&ip->dst, p->plan.push ? &p->plan.last : &p->plan.dst);
 	ip->hop_limit--;
-	if (p->srh) {
-		struct srh *srh = at(ctx, p->srh, SRH_LEN);
+	if (p->in.srh) {
+		struct srh *srh = at(ctx, p->in.srh, SRH_LEN);
 
 		if (!srh)
 			return -1;
@@ -99,21 +102,21 @@ INLINE int edit_endpoint(struct xdp_md *ctx, struct packet *p)
  * congestion mark (RFC 6040). ecn was found to be possible. */
 INLINE int edit_inner(struct xdp_md *ctx, struct packet *p)
 {
-	if (p->keep_version == 4) {
-		struct ipv4 *ip = at(ctx, p->keep, IPV4_LEN);
+	if (p->plan.keep_version == 4) {
+		struct ipv4 *ip = at(ctx, p->plan.keep, IPV4_LEN);
 
 		if (!ip)
 			return -1;
-		if (p->decapsulated && p->ecn != (ip->tos & 3))
-			ipv4_set_ecn(ip, p->ecn);
+		if (p->plan.decapsulated && p->plan.ecn != (ip->tos & 3))
+			ipv4_set_ecn(ip, p->plan.ecn);
 		ipv4_spend(ip);
 	} else {
-		struct ipv6 *ip = at(ctx, p->keep, IPV6_LEN);
+		struct ipv6 *ip = at(ctx, p->plan.keep, IPV6_LEN);
 
 		if (!ip)
 			return -1;
-		if (p->decapsulated && p->ecn != (ipv6_class(ip) & 3))
-			ipv6_set_ecn(ip, p->ecn);
+		if (p->plan.decapsulated && p->plan.ecn != (ipv6_class(ip) & 3))
+			ipv6_set_ecn(ip, p->plan.ecn);
 		ip->hop_limit--;
 	}
 	return 0;
@@ -123,10 +126,10 @@ INLINE int edit_inner(struct xdp_md *ctx, struct packet *p)
  * header fit before what is kept. */
 INLINE int reshape(struct xdp_md *ctx, struct packet *p)
 {
-	int end = p->keep + p->keep_length, tail = end - p->frame;
-	int head = p->keep - p->push_length - ETH_LEN;
-	int is_padding =
-		p->version && end == p->l3 + p->l3_length && may_stay_behind(-tail, p->received);
+	int end = p->plan.keep + p->plan.keep_length, tail = end - p->in.frame;
+	int head = p->plan.keep - p->plan.push_length - ETH_LEN;
+	int is_padding = p->in.version && end == p->in.l3 + p->in.l3_length &&
+			 may_stay_behind(-tail, p->in.received);
 
 	if (tail && !is_padding && bpf_xdp_adjust_tail(ctx, tail))
 		return -1;
@@ -139,7 +142,7 @@ INLINE int reshape(struct xdp_md *ctx, struct packet *p)
  * addressed as the received one was: to this node. */
 INLINE int pass_finished(struct xdp_md *ctx, struct packet *p)
 {
-	if (p->family == 4) {
+	if (p->plan.family == 4) {
 		struct ipv4 *ip = at(ctx, ETH_LEN, IPV4_LEN);
 		__u16 from;
 
@@ -163,13 +166,13 @@ INLINE int pass_finished(struct xdp_md *ctx, struct packet *p)
 
 INLINE void write_tag(__u8 *tag, struct packet *p, int n)
 {
-	st16(tag, be16(p->hop.tpid[n]));
-	st16(tag + 2, be16(p->hop.vlan[n]));
+	st16(tag, be16(p->out.hop.tpid[n]));
+	st16(tag + 2, be16(p->out.hop.vlan[n]));
 }
 
 INLINE int push_tags(struct xdp_md *ctx, struct packet *p, __u16 type)
 {
-	__u32 tags = p->hop.tags;
+	__u32 tags = p->out.hop.tags;
 	__u8 *eth;
 
 	if (tags > 2 || bpf_xdp_adjust_head(ctx, -(int)(tags * VLAN_LEN)))
@@ -201,22 +204,22 @@ GLOBAL int count_matches(struct packet *p)
 
 	if (!p)
 		return 0;
-	index = p->tunnel;
-	if (p->sid)
-		count(&sid_counter, p->sid, p->sid_length);
-	if (p->list)
-		count(&list_counter, p->list, p->length);
-	if (p->class_index)
-		count(&class_counter, p->class_index, p->length);
+	index = p->found.tunnel;
+	if (p->found.sid)
+		count(&sid_counter, p->found.sid, p->found.sid_length);
+	if (p->found.list)
+		count(&list_counter, p->found.list, p->plan.length);
+	if (p->found.class_index)
+		count(&class_counter, p->found.class_index, p->plan.length);
 	if (index) {
 		t = bpf_map_lookup_elem(&tunnel, &index);
 		if (t)
-			volume_add(&t->volume, p->tunnel_length);
+			volume_add(&t->volume, p->found.tunnel_length);
 	}
-	if (p->pdr)
-		count_rule(p->pdr, p->slice, p->tunnel_length);
-	if (p->from_pdr)
-		count_rule(p->from_pdr, p->from_slice, p->tunnel_length);
+	if (p->found.pdr)
+		count_rule(p->found.pdr, p->found.slice, p->found.tunnel_length);
+	if (p->found.from_pdr)
+		count_rule(p->found.from_pdr, p->found.from_slice, p->found.tunnel_length);
 	return 0;
 }
 
@@ -224,16 +227,16 @@ GLOBAL int count_matches(struct packet *p)
 INLINE int fragment_outer(struct xdp_md *ctx, struct packet *p)
 {
 	count_matches(p);
-	p->frame = frame_length(ctx);
-	p->error_l3 = ETH_LEN + p->hop.tags * VLAN_LEN;
-	p->error_info = p->hop.mtu;
+	p->in.frame = frame_length(ctx);
+	p->error.l3 = ETH_LEN + p->out.hop.tags * VLAN_LEN;
+	p->error.info = p->out.hop.mtu;
 	return REASON_SLOW_PATH;
 }
 
 INLINE int out(struct packet *p)
 {
 	/* also where it came from: XDP_TX does not wake the peer of a veth */
-	if (bpf_redirect_map(&device, p->hop.ifindex, XDP_DROP) != XDP_REDIRECT)
+	if (bpf_redirect_map(&device, p->out.hop.ifindex, XDP_DROP) != XDP_REDIRECT)
 		return REASON_NO_ROUTE;
 	count_matches(p);
 	return REASON_FORWARDED;
@@ -246,7 +249,7 @@ GLOBAL int give_to_kernel(struct xdp_md *ctx, struct packet *p)
 
 	if (!p)
 		return REASON_HOST;
-	if (!p->again)
+	if (!p->out.again)
 		reason = refuse_finished(ctx, p);
 	if (reason > 0)
 		return reason;
@@ -254,34 +257,34 @@ GLOBAL int give_to_kernel(struct xdp_md *ctx, struct packet *p)
 	if (!reason)
 		return REASON_PASSED; /* one hop less than a neighbour on the link has */
 	reason = pass_finished(ctx, p);
-	return reason == REASON_PASSED && p->again ? COME_AGAIN : reason;
+	return reason == REASON_PASSED && p->out.again ? COME_AGAIN : reason;
 }
 
 /* Ethernet header, and out. The packet starts at ETH_LEN. */
 INLINE int transmit(struct xdp_md *ctx, struct packet *p)
 {
-	__u16 type = p->family == 4 ? TYPE_IPV4 : TYPE_IPV6;
+	__u16 type = p->plan.family == 4 ? TYPE_IPV4 : TYPE_IPV6;
 	__u8 *eth;
 
-	if (p->hop.tags && push_tags(ctx, p, type))
+	if (p->out.hop.tags && push_tags(ctx, p, type))
 		return REASON_HEADROOM;
 	eth = at(ctx, 0, ETH_LEN);
 	if (!eth)
 		return REASON_HEADROOM;
-	st64(eth, ld64(p->hop.dst)); /* and the first half of src */
-	st32(eth + 8, ld32(p->hop.src + 2));
-	if (!p->hop.tags)
+	st64(eth, ld64(p->out.hop.dst)); /* and the first half of src */
+	st32(eth + 8, ld32(p->out.hop.src + 2));
+	if (!p->out.hop.tags)
 		st16(eth + 12, be16(type));
-	if (p->punt == PUNT_FRAGMENT_OUTER)
+	if (p->end.punt == PUNT_FRAGMENT_OUTER)
 		return fragment_outer(ctx, p);
-	return p->to_kernel ? give_to_kernel(ctx, p) : out(p);
+	return p->out.to_kernel ? give_to_kernel(ctx, p) : out(p);
 }
 
 GLOBAL int push_headers(struct xdp_md *ctx, struct packet *p)
 {
 	if (!p)
 		return -1;
-	switch (p->push) {
+	switch (p->plan.push) {
 	case PUSH_SRV6:
 		return push_srv6(ctx, p);
 	case PUSH_GTPU4:
@@ -294,19 +297,19 @@ GLOBAL int push_headers(struct xdp_md *ctx, struct packet *p)
 
 INLINE int edit(struct xdp_md *ctx, struct packet *p)
 {
-	if (p->switch_teid) {
-		struct gtpu *gtpu = at(ctx, p->gtpu, GTPU_LEN);
+	if (p->plan.switch_teid) {
+		struct gtpu *gtpu = at(ctx, p->gtpu.offset, GTPU_LEN);
 
 		if (!gtpu)
 			return REASON_GTPU_LENGTH;
-		st32(&gtpu->teid, be32(p->teid));
+		st32(&gtpu->teid, be32(p->gtpu.teid));
 	}
-	if (p->edit == EDIT_ENDPOINT) {
+	if (p->plan.edit == EDIT_ENDPOINT) {
 		if (edit_endpoint(ctx, p))
 			return REASON_IPV6_MALFORMED;
-		if (p->pop_srh)
+		if (p->plan.pop_srh)
 			return remove_srh(ctx, p);
-	} else if (p->edit == EDIT_INNER && edit_inner(ctx, p)) {
+	} else if (p->plan.edit == EDIT_INNER && edit_inner(ctx, p)) {
 		return REASON_INNER_MALFORMED;
 	}
 	return 0;
@@ -315,20 +318,20 @@ INLINE int edit(struct xdp_md *ctx, struct packet *p)
 /* The kernel gets the frame under the addresses that it came with. */
 INLINE int keep_addresses(struct xdp_md *ctx, struct packet *p)
 {
-	__u8 *eth = at(ctx, p->addresses, ETH_LEN);
+	__u8 *eth = at(ctx, p->in.addresses, ETH_LEN);
 
 	if (!eth)
 		return -1;
-	st64(p->hop.dst, ld64(eth));
-	st32(p->hop.src + 2, ld32(eth + 8));
-	p->hop.tags = 0;
+	st64(p->out.hop.dst, ld64(eth));
+	st32(p->out.hop.src + 2, ld32(eth + 8));
+	p->out.hop.tags = 0;
 	return 0;
 }
 
 /* The link's tags, behind the addresses that the frame has. */
 INLINE int tag_frame(struct xdp_md *ctx, struct packet *p)
 {
-	__u32 length = p->hop.tags == 1 ? VLAN_LEN : 2 * VLAN_LEN;
+	__u32 length = p->out.hop.tags == 1 ? VLAN_LEN : 2 * VLAN_LEN;
 	__u8 *eth, *addresses, *second;
 	__u64 first;
 	__u32 last;
@@ -338,14 +341,14 @@ INLINE int tag_frame(struct xdp_md *ctx, struct packet *p)
 	eth = at(ctx, 0, 12 + VLAN_LEN);
 	addresses = at(ctx, length, 12);
 	second = at(ctx, 12 + VLAN_LEN, VLAN_LEN);
-	if (!eth || !addresses || (p->hop.tags > 1 && !second))
+	if (!eth || !addresses || (p->out.hop.tags > 1 && !second))
 		return -1;
 	first = ld64(addresses);
 	last = ld32(addresses + 8);
 	st64(eth, first);
 	st32(eth + 8, last);
 	write_tag(eth + 12, p, 0);
-	if (p->hop.tags > 1 && second)
+	if (p->out.hop.tags > 1 && second)
 		write_tag(second, p, 1);
 	return 0;
 }
@@ -353,26 +356,26 @@ INLINE int tag_frame(struct xdp_md *ctx, struct packet *p)
 /* The tag of a link that is a VLAN, behind those of its interface. */
 INLINE void add_link_tag(struct packet *p)
 {
-	__u32 n = p->hop.tags;
+	__u32 n = p->out.hop.tags;
 
 	if (n > 1)
 		return;
-	p->hop.tpid[n] = TYPE_VLAN;
-	p->hop.vlan[n] = p->link_tag;
-	p->hop.tags = n + 1;
+	p->out.hop.tpid[n] = TYPE_VLAN;
+	p->out.hop.vlan[n] = p->plan.link_tag;
+	p->out.hop.tags = n + 1;
 }
 
 /* An Ethernet frame leaves as it is, but for the link's tags (End.DX2). */
 INLINE int forward_frame(struct xdp_md *ctx, struct packet *p)
 {
-	int tail = p->keep + p->keep_length - p->frame;
+	int tail = p->plan.keep + p->plan.keep_length - p->in.frame;
 
-	if (p->hop.mtu && p->keep_length > p->hop.mtu + ETH_LEN)
+	if (p->out.hop.mtu && p->plan.keep_length > p->out.hop.mtu + ETH_LEN)
 		return REASON_TOO_BIG;
-	if (p->link_tag)
+	if (p->plan.link_tag)
 		add_link_tag(p);
-	if ((tail && bpf_xdp_adjust_tail(ctx, tail)) || bpf_xdp_adjust_head(ctx, p->keep) ||
-	    (p->hop.tags && tag_frame(ctx, p)))
+	if ((tail && bpf_xdp_adjust_tail(ctx, tail)) || bpf_xdp_adjust_head(ctx, p->plan.keep) ||
+	    (p->out.hop.tags && tag_frame(ctx, p)))
 		return REASON_HEADROOM;
 	return out(p);
 }
@@ -385,26 +388,26 @@ GLOBAL int forward(struct xdp_md *ctx, struct packet *p)
 	if (!p)
 		return REASON_NO_ROUTE;
 	reason = find_next_hop(ctx, p);
-	if (p->push == PUSH_FRAME)
-		return reason || p->to_kernel ? REASON_NO_ROUTE : forward_frame(ctx, p);
-	if (reason == REASON_SLOW_PATH && p->punt == PUNT_SEND)
+	if (p->plan.push == PUSH_FRAME)
+		return reason || p->out.to_kernel ? REASON_NO_ROUTE : forward_frame(ctx, p);
+	if (reason == REASON_SLOW_PATH && p->end.punt == PUNT_SEND)
 		count_matches(p); /* it is on its way */
 	if (reason)
 		return reason;
-	if (p->to_kernel) {
+	if (p->out.to_kernel) {
 		if (keep_addresses(ctx, p))
 			return REASON_HEADROOM;
-	} else if (p->hop.mtu && p->length > p->hop.mtu) {
+	} else if (p->out.hop.mtu && p->plan.length > p->out.hop.mtu) {
 		reason = too_big(ctx, p);
 		if (reason != CONTINUE)
 			return reason;
 	}
-	if (p->keep_version && p->port_flags & PORT_PARTIAL_CHECKSUM)
-		complete_checksum(ctx, p->keep, p->keep_length, p->keep_version);
-	if (p->mss_clamp & MSS_OF_SESSIONS && p->pdr && !p->frames)
-		clamp_mss(ctx, p, p->quote, p->quote_length);
-	if (p->mss_clamp & MSS_OF_GATEWAY && p->gateway)
-		clamp_mss(ctx, p, p->keep, p->keep_length);
+	if (p->plan.keep_version && p->port.flags & PORT_PARTIAL_CHECKSUM)
+		complete_checksum(ctx, p->plan.keep, p->plan.keep_length, p->plan.keep_version);
+	if (p->mss_clamp & MSS_OF_SESSIONS && p->found.pdr && !p->plan.frames)
+		clamp_mss(ctx, p, p->plan.quote, p->plan.quote_length);
+	if (p->mss_clamp & MSS_OF_GATEWAY && p->plan.gateway)
+		clamp_mss(ctx, p, p->plan.keep, p->plan.keep_length);
 	reason = edit(ctx, p);
 	if (reason)
 		return reason;

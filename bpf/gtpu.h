@@ -18,14 +18,14 @@ INLINE void read_container(struct packet *p, const __u8 *header)
 {
 	__u8 type = header[1] >> 4;
 
-	p->has_container = 1;
+	p->gtpu.has_container = 1;
 	if (type <= 1) {
-		p->qfi = header[2] & 0x3f;
-		p->rqi = type == 0 ? header[2] >> 6 & 1 : 0;
+		p->gtpu.qfi = header[2] & 0x3f;
+		p->gtpu.rqi = type == 0 ? header[2] >> 6 & 1 : 0;
 	}
 }
 
-/* Options and extension headers; p->keep is behind the first 8 octets and is
+/* Options and extension headers; p->plan.keep is behind the first 8 octets and is
  * moved behind them all. 0, or a reason. */
 GLOBAL int walk_gtpu_extensions(struct xdp_md *ctx, struct packet *p, __u32 flags)
 {
@@ -34,12 +34,12 @@ GLOBAL int walk_gtpu_extensions(struct xdp_md *ctx, struct packet *p, __u32 flag
 
 	if (!p)
 		return REASON_GTPU_LENGTH;
-	offset = p->keep;
-	end = offset + p->keep_length;
+	offset = p->plan.keep;
+	end = offset + p->plan.keep_length;
 	header = at(ctx, offset, GTPU_OPTIONS_LEN);
 	if (!header || offset + GTPU_OPTIONS_LEN > end)
 		return REASON_GTPU_LENGTH;
-	p->sequence = flags & GTPU_FLAG_S ? be16(ld16(header)) : 0;
+	p->gtpu.sequence = flags & GTPU_FLAG_S ? be16(ld16(header)) : 0;
 	type = flags & GTPU_FLAG_E ? header[3] : 0;
 	offset += GTPU_OPTIONS_LEN;
 	for (i = 0; i < MAX_GTPU_EXTENSIONS && type; i++) {
@@ -61,27 +61,28 @@ GLOBAL int walk_gtpu_extensions(struct xdp_md *ctx, struct packet *p, __u32 flag
 	}
 	if (type)
 		return REASON_GTPU_EXTENSION;
-	p->keep = offset;
-	p->keep_length = end - offset;
+	p->plan.keep = offset;
+	p->plan.keep_length = end - offset;
 	return 0;
 }
 
 /* The one container of almost every G-PDU: no other option, 4 octets, last. */
 INLINE int lone_container(struct xdp_md *ctx, struct packet *p, __u8 flags)
 {
-	__u8 *o = at(ctx, p->keep, GTPU_OPTIONS_LEN + 4);
+	__u8 *o = at(ctx, p->plan.keep, GTPU_OPTIONS_LEN + 4);
 
-	if (flags != (GTPU_VERSION1 | GTPU_FLAG_E) || !o || p->keep_length < GTPU_OPTIONS_LEN + 4 ||
-	    o[3] != GTPU_EXT_CONTAINER || o[4] != 1 || o[7])
+	if (flags != (GTPU_VERSION1 | GTPU_FLAG_E) || !o ||
+	    p->plan.keep_length < GTPU_OPTIONS_LEN + 4 || o[3] != GTPU_EXT_CONTAINER || o[4] != 1 ||
+	    o[7])
 		return 0;
-	p->sequence = 0;
-	p->has_container = 1;
+	p->gtpu.sequence = 0;
+	p->gtpu.has_container = 1;
 	if (o[5] >> 4 <= 1) {
-		p->qfi = o[6] & 0x3f;
-		p->rqi = o[5] >> 4 ? 0 : o[6] >> 6 & 1;
+		p->gtpu.qfi = o[6] & 0x3f;
+		p->gtpu.rqi = o[5] >> 4 ? 0 : o[6] >> 6 & 1;
 	}
-	p->keep += GTPU_OPTIONS_LEN + 4;
-	p->keep_length -= GTPU_OPTIONS_LEN + 4;
+	p->plan.keep += GTPU_OPTIONS_LEN + 4;
+	p->plan.keep_length -= GTPU_OPTIONS_LEN + 4;
 	return 1;
 }
 
@@ -90,8 +91,8 @@ INLINE int read_options(struct xdp_md *ctx, struct packet *p, __u8 flags)
 	return lone_container(ctx, p, flags) ? 0 : walk_gtpu_extensions(ctx, p, flags);
 }
 
-/* UDP at `offset`, `available` octets of it there. Then p->keep and
- * p->keep_length are what GTP-U carries. 0, or a reason. */
+/* UDP at `offset`, `available` octets of it there. Then p->plan.keep and
+ * p->plan.keep_length are what GTP-U carries. 0, or a reason. */
 INLINE int read_gtpu(struct xdp_md *ctx, struct packet *p, __u32 offset, __u32 available)
 {
 	struct udp *udp = at(ctx, offset, UDP_LEN);
@@ -112,15 +113,15 @@ INLINE int read_gtpu(struct xdp_md *ctx, struct packet *p, __u32 offset, __u32 a
 	length = be16(ld16(&gtpu->length));
 	if (length > available)
 		return REASON_GTPU_LENGTH;
-	p->message = gtpu->type;
-	p->teid = be32(ld32(&gtpu->teid));
-	p->sequence = 0;
-	p->qfi = 0;
-	p->rqi = 0;
-	p->has_container = 0;
-	p->gtpu = offset + UDP_LEN;
-	p->keep = p->gtpu + GTPU_LEN;
-	p->keep_length = length;
+	p->gtpu.message = gtpu->type;
+	p->gtpu.teid = be32(ld32(&gtpu->teid));
+	p->gtpu.sequence = 0;
+	p->gtpu.qfi = 0;
+	p->gtpu.rqi = 0;
+	p->gtpu.has_container = 0;
+	p->gtpu.offset = offset + UDP_LEN;
+	p->plan.keep = p->gtpu.offset + GTPU_LEN;
+	p->plan.keep_length = length;
 	return gtpu->flags & GTPU_OPTIONS ? read_options(ctx, p, gtpu->flags) : 0;
 }
 

@@ -73,13 +73,13 @@ INLINE int room_for_tpdu(struct packet *p, __u32 tpdu, __u32 length)
 {
 	int out = 0, in = 0;
 
-	if (!p->to_kernel && p->hop.mtu)
-		out = p->hop.mtu - (p->length - length);
-	if (p->port_mtu) {
-		if (tpdu == p->l3 || p->sid)
-			in = p->port_mtu - (tpdu - p->l3);
+	if (!p->out.to_kernel && p->out.hop.mtu)
+		out = p->out.hop.mtu - (p->plan.length - length);
+	if (p->port.mtu) {
+		if (tpdu == p->in.l3 || p->found.sid)
+			in = p->port.mtu - (tpdu - p->in.l3);
 		else
-			in = p->port_mtu - (p->version == 4 ? IPV4_LEN : IPV6_LEN) - UDP_LEN -
+			in = p->port.mtu - (p->in.version == 4 ? IPV4_LEN : IPV6_LEN) - UDP_LEN -
 			     GTPU_LEN - 8;
 		if (in < 1)
 			in = 1;

@@ -193,19 +193,19 @@ GLOBAL int nat_undo(struct xdp_md *ctx, struct packet *p)
 	struct ipv4 *ip;
 	__u32 how;
 
-	if (!p || !p->translated)
+	if (!p || !p->nat.translated)
 		return 0;
-	ip = at(ctx, p->nat_l3, IPV4_LEN);
-	if (ip && p->translated & NAT_IDENTIFIED)
-		nat_write_id(ip, p->nat_id);
-	how = p->translated >> NAT_SIDE;
+	ip = at(ctx, p->nat.l3, IPV4_LEN);
+	if (ip && p->nat.translated & NAT_IDENTIFIED)
+		nat_write_id(ip, p->nat.id);
+	how = p->nat.translated >> NAT_SIDE;
 	if (how)
-		nat_rewrite(ctx, p->nat_l3, how | NAT_DESTINATION, p->nat_address[1],
-			    p->nat_port[1]);
-	how = p->translated & (NAT_REWRITTEN | NAT_QUOTED | NAT_ADDRESS);
+		nat_rewrite(ctx, p->nat.l3, how | NAT_DESTINATION, p->nat.address[1],
+			    p->nat.port[1]);
+	how = p->nat.translated & (NAT_REWRITTEN | NAT_QUOTED | NAT_ADDRESS);
 	if (how)
-		nat_rewrite(ctx, p->nat_l3, how, p->nat_address[0], p->nat_port[0]);
-	p->translated = 0;
+		nat_rewrite(ctx, p->nat.l3, how, p->nat.address[0], p->nat.port[0]);
+	p->nat.translated = 0;
 	return 0;
 }
 
@@ -426,10 +426,10 @@ INLINE int nat_translate(struct xdp_md *ctx, struct packet *p, __u32 how, __be32
 {
 	__u32 side = how & NAT_DESTINATION ? 1 : 0;
 
-	p->nat_address[side] = from;
-	p->nat_port[side] = port_from;
-	p->translated |= (how & ~NAT_DESTINATION) << side * NAT_SIDE;
-	return nat_rewrite(ctx, p->nat_l3, how, to, port) ? REASON_INNER_MALFORMED : 0;
+	p->nat.address[side] = from;
+	p->nat.port[side] = port_from;
+	p->nat.translated |= (how & ~NAT_DESTINATION) << side * NAT_SIDE;
+	return nat_rewrite(ctx, p->nat.l3, how, to, port) ? REASON_INNER_MALFORMED : 0;
 }
 
 /* The packet of a UE at `l3`, in which nat_read() found a port, leaves as it is: not to be undone.
@@ -450,18 +450,18 @@ GLOBAL int nat_leave(struct xdp_md *ctx, __u32 l3, __u32 which, __u32 read)
 	return nat_rewrite(ctx, l3, 0, be32(nat->address + ue / nat->blocks), port);
 }
 
-/* The packet of a UE at p->keep gets its identification. */
+/* The packet of a UE at p->plan.keep gets its identification. */
 INLINE void nat_take_id(struct xdp_md *ctx, struct packet *p, __u32 which, __u32 ue)
 {
-	int former = nat_identify(ctx, p->keep, which, ue);
+	int former = nat_identify(ctx, p->plan.keep, which, ue);
 
 	if (former < 0)
 		return;
-	p->nat_id = former;
-	p->translated |= NAT_IDENTIFIED;
+	p->nat.id = former;
+	p->nat.translated |= NAT_IDENTIFIED;
 }
 
-/* The packet of a UE at p->keep leaves: its source becomes public, if the UE is behind a NAT.
+/* The packet of a UE at p->plan.keep leaves: its source becomes public, if the UE is behind a NAT.
  * 0, or a reason. */
 INLINE int nat_source(struct xdp_md *ctx, struct packet *p)
 {
@@ -471,7 +471,7 @@ INLINE int nat_source(struct xdp_md *ctx, struct packet *p)
 	__be32 from, to;
 	int read;
 
-	ip = at(ctx, p->keep, IPV4_LEN);
+	ip = at(ctx, p->plan.keep, IPV4_LEN);
 	if (!ip)
 		return REASON_INNER_MALFORMED;
 	from = ld32(&ip->src);
@@ -479,17 +479,17 @@ INLINE int nat_source(struct xdp_md *ctx, struct packet *p)
 	nat = nat_number(which);
 	if (!which || !nat->blocks)
 		return 0;
-	p->nat_l3 = p->keep;
+	p->nat.l3 = p->plan.keep;
 	ue = be32(from) & ~nat->mask;
 	to = be32(nat->address + ue / nat->blocks);
-	ip = at(ctx, p->keep, IPV4_LEN);
+	ip = at(ctx, p->plan.keep, IPV4_LEN);
 	if (ip && be16(ld16(&ip->fragment)) & IPV4_OFFSET_MASK) {
 		nat_take_id(ctx, p, which, ue);
 		return nat_translate(ctx, p, NAT_REWRITTEN | NAT_ADDRESS, from, to, 0, 0);
 	}
-	if (p->port_flags & PORT_PARTIAL_CHECKSUM)
-		complete_checksum(ctx, p->keep, p->keep_length, 4);
-	read = nat_read(ctx, p->keep, 0);
+	if (p->port.flags & PORT_PARTIAL_CHECKSUM)
+		complete_checksum(ctx, p->plan.keep, p->plan.keep_length, 4);
+	read = nat_read(ctx, p->plan.keep, 0);
 	if (read < 0)
 		return REASON_NAT_PROTOCOL;
 	port = nat_port_of(which, ue, read & NAT_READ_QUOTED ? read : read | NAT_MAKE);
@@ -524,7 +524,7 @@ INLINE __u32 nat_ue_of(struct nat *nat, __u32 public, __u32 read, __u32 *port)
 	return nat_lives(nat, protocol, slot, nat_now()) ? nat->prefix + ue : 0;
 }
 
-/* The packet at p->nat_l3 is for a public address of `which`: it gets its UE's. 0, or a
+/* The packet at p->nat.l3 is for a public address of `which`: it gets its UE's. 0, or a
  * reason. */
 GLOBAL int nat_destination(struct xdp_md *ctx, struct packet *p, __u32 which)
 {
@@ -536,11 +536,11 @@ GLOBAL int nat_destination(struct xdp_md *ctx, struct packet *p, __u32 which)
 
 	if (!p)
 		return REASON_NAT_PROTOCOL;
-	ip = at(ctx, p->nat_l3, IPV4_LEN);
+	ip = at(ctx, p->nat.l3, IPV4_LEN);
 	if (!ip)
 		return REASON_IPV4_MALFORMED;
 	from = ld32(&ip->dst);
-	read = nat_read(ctx, p->nat_l3, 1);
+	read = nat_read(ctx, p->nat.l3, 1);
 	if (read < 0)
 		return REASON_NAT_PROTOCOL;
 	ue = nat_ue_of(nat, be32(from) & ~nat->address_mask, read, &port);

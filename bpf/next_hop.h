@@ -16,13 +16,15 @@ GLOBAL int may_go_again(struct packet *p, __u32 kind);
 
 INLINE struct route *find_route(struct packet *p)
 {
-	if (p->family == 6) {
-		struct lpm6_key key = { .prefixlen = 160, .table = p->table };
+	if (p->plan.family == 6) {
+		struct lpm6_key key = { .prefixlen = 160, .table = p->plan.table };
 
-		copy16(&key.addr, &p->dst);
+		copy16(&key.addr, &p->plan.dst);
 		return bpf_map_lookup_elem(&route6, &key);
 	}
-	struct lpm4_key key = { .prefixlen = 64, .table = p->table, .addr = ld32(&p->dst) };
+	struct lpm4_key key = { .prefixlen = 64,
+				.table = p->plan.table,
+				.addr = ld32(&p->plan.dst) };
 
 	return bpf_map_lookup_elem(&route4, &key);
 }
@@ -75,7 +77,7 @@ GLOBAL int choose_adjacency(struct xdp_md *ctx, struct packet *p)
 	if (!p)
 		return 0;
 	now = cache_generation(cfg);
-	table = p->table | (p->guarded ? CACHE_GUARDED : 0);
+	table = p->plan.table | (p->plan.guarded ? CACHE_GUARDED : 0);
 	key = route_key(p, &table);
 	number = cache_index(key.hi, key.lo, table);
 	slot = bpf_map_lookup_elem(&lookup_cache, &number);
@@ -85,7 +87,7 @@ GLOBAL int choose_adjacency(struct xdp_md *ctx, struct packet *p)
 	held = cache_holds(slot, key.hi, key.lo, table, now);
 	index = slot->index;
 	if (!held || index == ADJACENCY_OURS) {
-		index = p->family == 4 ? walk_routes(p->table, key.hi) : LEAF_ASK;
+		index = p->plan.family == 4 ? walk_routes(p->plan.table, key.hi) : LEAF_ASK;
 		route = index == LEAF_ASK ? find_route(p) : 0;
 		if (route && route->count)
 			index = route->count == 1 ? route->adjacency[0] : 0;
@@ -102,9 +104,10 @@ GLOBAL int choose_adjacency(struct xdp_md *ctx, struct packet *p)
 	}
 	if (index)
 		return index;
-	if (!p->hashed)
-		p->hash = flow_hash(ctx, p->keep, p->keep_length, p->keep_version);
-	return hop_of_flow(several, p->hash);
+	if (!p->plan.hashed)
+		p->plan.hash =
+			flow_hash(ctx, p->plan.keep, p->plan.keep_length, p->plan.keep_version);
+	return hop_of_flow(several, p->plan.hash);
 }
 
 /* The next hop of a flow, of an adjacency that flows share; 0: they do not. */
@@ -118,7 +121,7 @@ GLOBAL int shared_adjacency(__u32 index, __u32 hash)
 	return *(volatile __u32 *)&shared->adjacency[flow_part(hash)];
 }
 
-/* 1: p->hop is true. */
+/* 1: p->out.hop is true. */
 INLINE int use_adjacency(struct xdp_md *ctx, struct packet *p, __u32 index)
 {
 	struct adjacency *adj = bpf_map_lookup_elem(&adjacency, &index);
@@ -128,12 +131,13 @@ INLINE int use_adjacency(struct xdp_md *ctx, struct packet *p, __u32 index)
 		return 0;
 	hop = &adj->half[adj->current & 1];
 	if (hop->flags == NEXT_HOP_SHARED) {
-		if (!p->hashed)
-			p->hash = flow_hash(ctx, p->keep, p->keep_length, p->keep_version);
-		index = shared_adjacency(index, p->hash);
+		if (!p->plan.hashed)
+			p->plan.hash = flow_hash(ctx, p->plan.keep, p->plan.keep_length,
+						 p->plan.keep_version);
+		index = shared_adjacency(index, p->plan.hash);
 		if (!index)
 			return 0;
-		p->adjacency = index;
+		p->plan.adjacency = index;
 		adj = bpf_map_lookup_elem(&adjacency, &index);
 		if (!adj)
 			return 0;
@@ -141,8 +145,8 @@ INLINE int use_adjacency(struct xdp_md *ctx, struct packet *p, __u32 index)
 	}
 	if (!(hop->flags & NEXT_HOP_READY))
 		return 0;
-	p->hop = *hop;
-	p->to_kernel = hop->flags & NEXT_HOP_PASS;
+	p->out.hop = *hop;
+	p->out.to_kernel = hop->flags & NEXT_HOP_PASS;
 	return 1;
 }
 
@@ -151,7 +155,7 @@ INLINE int use_adjacency(struct xdp_md *ctx, struct packet *p, __u32 index)
  * the slow path could tell nobody.) */
 INLINE int martian(struct packet *p)
 {
-	return p->push == PUSH_GTPU4 && p->quote;
+	return p->plan.push == PUSH_GTPU4 && p->plan.quote;
 }
 
 /* Whether the kernel may refuse to send it on: IPv4 from a tunnel comes to it by the
@@ -161,8 +165,8 @@ INLINE int filtered(struct packet *p, struct bpf_fib_lookup *fib)
 {
 	__u32 ifindex = fib->ifindex;
 
-	return p->family == 4 && p->edit == EDIT_INNER && p->keep > p->l3 && p->quote &&
-	       bpf_map_lookup_elem(&device, &ifindex);
+	return p->plan.family == 4 && p->plan.edit == EDIT_INNER && p->plan.keep > p->in.l3 &&
+	       p->plan.quote && bpf_map_lookup_elem(&device, &ifindex);
 }
 
 /* The daemon has the neighbour resolved, and sends the frame in again, or an
@@ -171,18 +175,18 @@ INLINE int filtered(struct packet *p, struct bpf_fib_lookup *fib)
 INLINE int resolve_neighbour(struct packet *p, struct bpf_fib_lookup *fib)
 {
 	if (!error_allowed()) {
-		p->to_kernel = p->table == MAIN_TABLE;
-		return p->to_kernel ? 0 : REASON_NO_NEIGHBOUR;
+		p->out.to_kernel = p->plan.table == MAIN_TABLE;
+		return p->out.to_kernel ? 0 : REASON_NO_NEIGHBOUR;
 	}
-	p->hop.ifindex = fib->ifindex;
+	p->out.hop.ifindex = fib->ifindex;
 	if (fib->family == AF_INET6) { /* also an IPv4 packet's (RFC 8950) */
-		p->family = 6;
-		copy16_by4(&p->dst, fib->ipv6_dst);
+		p->plan.family = 6;
+		copy16_by4(&p->plan.dst, fib->ipv6_dst);
 	} else {
-		st32(&p->dst, fib->ipv4_dst);
+		st32(&p->plan.dst, fib->ipv4_dst);
 	}
-	p->punt = PUNT_NEIGHBOUR;
-	p->error_l3 = p->quote;
+	p->end.punt = PUNT_NEIGHBOUR;
+	p->error.l3 = p->plan.quote;
 	return REASON_SLOW_PATH;
 }
 
@@ -190,10 +194,10 @@ INLINE int resolve_neighbour(struct packet *p, struct bpf_fib_lookup *fib)
  * plane that only the kernel reaches, as by an interface without XDP. */
 INLINE int is_for_socket(struct packet *p)
 {
-	__u32 index = p->rule.forwarding;
+	__u32 index = p->found.rule.forwarding;
 	struct forwarding *f;
 
-	if (!p->to_kernel || !p->pdr)
+	if (!p->out.to_kernel || !p->found.pdr)
 		return 0;
 	f = bpf_map_lookup_elem(&forwarding, &index);
 	return f && f->control;
@@ -201,9 +205,9 @@ INLINE int is_for_socket(struct packet *p)
 
 INLINE int give_to_socket(struct packet *p)
 {
-	p->punt = PUNT_SEND;
-	p->error_info = p->pdr;
-	p->error_l3 = p->quote;
+	p->end.punt = PUNT_SEND;
+	p->error.info = p->found.pdr;
+	p->error.l3 = p->plan.quote;
 	return REASON_SLOW_PATH;
 }
 
@@ -211,18 +215,19 @@ INLINE int give_to_socket(struct packet *p)
  * say nothing. */
 INLINE int is_for_others(struct packet *p)
 {
-	return p->push || p->pdr || p->from_pdr;
+	return p->plan.push || p->found.pdr || p->found.from_pdr;
 }
 
 /* The kernel forwards nothing, and looks nothing up: the daemon finds the route, and has the
  * neighbour resolved. */
 INLINE int resolve_route(struct packet *p)
 {
-	if (p->to_kernel || p->table != MAIN_TABLE || p->quote < ETH_LEN || !error_allowed())
+	if (p->out.to_kernel || p->plan.table != MAIN_TABLE || p->plan.quote < ETH_LEN ||
+	    !error_allowed())
 		return REASON_NO_FORWARDING;
-	p->hop.ifindex = 0;
-	p->punt = PUNT_NEIGHBOUR;
-	p->error_l3 = p->quote;
+	p->out.hop.ifindex = 0;
+	p->end.punt = PUNT_NEIGHBOUR;
+	p->error.l3 = p->plan.quote;
 	return REASON_SLOW_PATH;
 }
 
@@ -234,8 +239,8 @@ INLINE int resolve_route(struct packet *p)
 /* The sender hears of it, unless it is a frame's, or beyond the anchor of a session. */
 INLINE int unreachable(struct packet *p, enum reason reason, __u8 code)
 {
-	if (p->quote >= ETH_LEN && (p->from_ue || !p->onward))
-		icmp(p, p->quote, ICMP6_UNREACHABLE, code, 0);
+	if (p->plan.quote >= ETH_LEN && (p->found.from_ue || !p->plan.onward))
+		icmp(p, p->plan.quote, ICMP6_UNREACHABLE, code, 0);
 	return reason;
 }
 
@@ -246,42 +251,42 @@ GLOBAL int ask_kernel(struct xdp_md *ctx, struct packet *p)
 	__u32 flags = 0;
 	long ret;
 
-	if (!p || !p->table) /* a given adjacency that is not ready */
+	if (!p || !p->plan.table) /* a given adjacency that is not ready */
 		return REASON_NO_NEIGHBOUR;
 	if (is_for_socket(p))
 		return give_to_socket(p);
-	fib.ifindex = p->ifindex;
-	fib.tot_len = p->length;
-	if (p->family == 6) {
+	fib.ifindex = p->port.ifindex;
+	fib.tot_len = p->plan.length;
+	if (p->plan.family == 6) {
 		fib.family = AF_INET6;
-		copy16_by4(fib.ipv6_dst, &p->dst);
-		copy16_by4(fib.ipv6_src, &p->src);
+		copy16_by4(fib.ipv6_dst, &p->plan.dst);
+		copy16_by4(fib.ipv6_src, &p->plan.src);
 	} else {
 		fib.family = AF_INET4;
-		fib.ipv4_dst = ld32(&p->dst);
-		fib.ipv4_src = ld32(&p->src);
+		fib.ipv4_dst = ld32(&p->plan.dst);
+		fib.ipv4_src = ld32(&p->plan.src);
 	}
-	if (p->table != MAIN_TABLE) {
-		fib.tbid = p->table;
+	if (p->plan.table != MAIN_TABLE) {
+		fib.tbid = p->plan.table;
 		flags = BPF_FIB_LOOKUP_DIRECT | BPF_FIB_LOOKUP_TBID;
 	}
 	ret = bpf_fib_lookup(ctx, &fib, sizeof(fib), flags);
 	if (ret == BPF_FIB_LKUP_RET_NO_NEIGH &&
-	    (p->table != MAIN_TABLE || martian(p) || filtered(p, &fib)))
+	    (p->plan.table != MAIN_TABLE || martian(p) || filtered(p, &fib)))
 		return resolve_neighbour(p, &fib);
 	if (ret == BPF_FIB_LKUP_RET_FWD_DISABLED && is_for_others(p))
 		return resolve_route(p);
-	if (p->to_kernel)
+	if (p->out.to_kernel)
 		return 0;
-	__builtin_memset(&p->hop, 0, sizeof(p->hop));
+	__builtin_memset(&p->out.hop, 0, sizeof(p->out.hop));
 	switch (ret) {
 	case BPF_FIB_LKUP_RET_SUCCESS:
-		p->hop.ifindex = fib.ifindex;
-		__builtin_memcpy(p->hop.dst, fib.dmac, 6);
-		__builtin_memcpy(p->hop.src, fib.smac, 6);
+		p->out.hop.ifindex = fib.ifindex;
+		__builtin_memcpy(p->out.hop.dst, fib.dmac, 6);
+		__builtin_memcpy(p->out.hop.src, fib.smac, 6);
 		return 0;
 	case BPF_FIB_LKUP_RET_FRAG_NEEDED:
-		p->hop.mtu = fib.mtu_result;
+		p->out.hop.mtu = fib.mtu_result;
 		return 0;
 	case BPF_FIB_LKUP_RET_BLACKHOLE:
 		return REASON_UNREACHABLE;
@@ -294,43 +299,43 @@ GLOBAL int ask_kernel(struct xdp_md *ctx, struct packet *p)
 	case BPF_FIB_LKUP_RET_UNSUPP_LWT:
 	case BPF_FIB_LKUP_RET_NO_NEIGH:
 		/* the kernel would look into its main table */
-		if (p->table != MAIN_TABLE && ret == BPF_FIB_LKUP_RET_NOT_FWDED)
+		if (p->plan.table != MAIN_TABLE && ret == BPF_FIB_LKUP_RET_NOT_FWDED)
 			return unreachable(p, REASON_NO_ROUTE, NO_ROUTE_THERE);
-		if (p->table != MAIN_TABLE)
+		if (p->plan.table != MAIN_TABLE)
 			return REASON_NO_NEIGHBOUR;
-		p->to_kernel = 1;
+		p->out.to_kernel = 1;
 		return 0;
 	}
 	return REASON_NO_ROUTE;
 }
 
-/* Fills in p->hop, or p->to_kernel, with p->again; 0 or a reason. */
+/* Fills in p->out.hop, or p->out.to_kernel, with p->out.again; 0 or a reason. */
 GLOBAL int find_next_hop(struct xdp_md *ctx, struct packet *p)
 {
 	__u32 index, kind;
 
 	if (!p)
 		return REASON_NO_ROUTE;
-	index = p->adjacency;
-	if (!index && p->table) {
+	index = p->plan.adjacency;
+	if (!index && p->plan.table) {
 		kind = kind_again(p);
-		p->again = kind && may_go_again(p, kind);
-		index = p->again ? 0 : choose_adjacency(ctx, p);
+		p->out.again = kind && may_go_again(p, kind);
+		index = p->out.again ? 0 : choose_adjacency(ctx, p);
 	}
-	p->to_kernel = p->again;
-	if (p->again)
+	p->out.to_kernel = p->out.again;
+	if (p->out.again)
 		return 0;
 	if (index && use_adjacency(ctx, p, index)) {
-		if (p->to_kernel && p->table != MAIN_TABLE)
+		if (p->out.to_kernel && p->plan.table != MAIN_TABLE)
 			return REASON_NO_NEIGHBOUR;
-		if (!p->to_kernel)
+		if (!p->out.to_kernel)
 			return 0;
 	}
-	kind = p->adjacency ? kind_again(p) : 0;
-	p->again = kind && may_go_again(p, kind);
-	if (!p->again)
+	kind = p->plan.adjacency ? kind_again(p) : 0;
+	p->out.again = kind && may_go_again(p, kind);
+	if (!p->out.again)
 		return ask_kernel(ctx, p);
-	p->to_kernel = 1;
+	p->out.to_kernel = 1;
 	return 0;
 }
 

@@ -24,8 +24,8 @@
 /* What a function that decides returns besides a reason. */
 #define CONTINUE -1
 #define NOT_TAKEN -2 /* somebody else may decide */
-#define CONTINUE_TO_UE -3 /* with p->ue */
-#define CONTINUE_TO_VPN -4 /* of p->rule's forwarding */
+#define CONTINUE_TO_UE -3 /* with p->found.ue */
+#define CONTINUE_TO_VPN -4 /* of p->found.rule's forwarding */
 #define COME_AGAIN -5 /* the finished packet takes the journey */
 #define MAX_TURNS 3 /* as often as that */
 
@@ -43,11 +43,11 @@ enum push {
 	PUSH_FRAME, /* the Ethernet frame at `keep` leaves as it is */
 };
 
-/* How a side of a packet is rewritten (nat.h), in p->translated: of the source, and
+/* How a side of a packet is rewritten (nat.h), in p->nat.translated: of the source, and
  * << NAT_SIDE of the destination. */
 #define NAT_REWRITTEN 1
-#define NAT_DESTINATION 2 /* of the function, not in p->translated */
-#define NAT_IDENTIFIED 2 /* in p->translated alone: the source's identification, too */
+#define NAT_DESTINATION 2 /* of the function, not in p->nat.translated */
+#define NAT_IDENTIFIED 2 /* in p->nat.translated alone: the source's identification, too */
 #define NAT_QUOTED 4 /* an ICMP error: the other side of what it quotes, too */
 #define NAT_ADDRESS 8 /* a later fragment: there is no port */
 #define NAT_SIDE 4
@@ -110,49 +110,70 @@ struct frame_looks {
 	__u16 has; /* FRAME_C_TAG, FRAME_S_TAG */
 };
 
-struct packet {
-	/* as received */
+/* ---- what is known of a packet, by who writes it ----
+ *
+ * datapath.c writes what each part starts from. The lane (express/) keeps a few numbers here, too:
+ * the stack has no room for them. */
+
+/* The port that the frame came by. datapath.c writes it, and again.h where the packet is for this
+ * node again. Guards (port.h, leave.h) and router.h read it; mss.h reads the MTU. */
+struct arrival {
 	__u32 ifindex;
+	__u32 flags;
+	__u32 table; /* that steers before the node's; 0: none. By router.h */
+	__u16 access;
+	__u16 mtu;
+	__u64 mac;
+};
+
+/* The frame as it came, and where its headers are. router.h writes it, and behaviours write where
+ * extension headers are (srv6/srh.h). All that comes after reads it. */
+struct parsed {
 	__u16 received; /* the frame's length as it came */
-	__u16 frame; /* ... and as it is */
+	__u16 frame; /* ... and as it is: who changes it says so here */
 	__u16 l3; /* offset of the IP header */
-	__u16 addresses; /* offset of the Ethernet addresses */
+	__u16 addresses; /* offset of the Ethernet addresses, which move if a tag goes */
 	__u16 l3_length;
 	__u8 version; /* of that header: 4, 6 */
-	__u16 access; /* of the port */
-	__u32 port_flags;
-	__u32 port_table; /* that steers before the node's; 0: none */
-	__u8 pfcp; /* for this host, by a port with the role n4 */
 	__u8 group; /* enum addressee: whom else the frame is for */
-	__u64 port_mac;
-
-	/* IPv6 extension headers */
 	__u16 srh; /* offset, 0: none */
 	__u16 srh_link; /* offset of the next-header octet that names the SRH */
 	__u16 upper; /* offset of the upper layer */
 	__u8 upper_type;
 	__u8 segments_left;
+};
 
-	/* GTP-U */
+/* A GTP-U header. First the one that came: gtpu.h writes it, or upf.h and ethernet.h what the
+ * argument of a SID says instead; look-ups and filters read it. Then the one to push: gtpu_path.h,
+ * upf.h and srv6/mobile.h write it; push.h and forward.h put it into the packet. */
+struct gtpu_fields {
 	__u32 teid;
 	__u16 sequence;
-	__u16 gtpu; /* offset of the header */
+	__u16 offset; /* of the header that came */
 	__u8 message; /* enum gtpu_type */
 	__u8 qfi, rqi, has_container;
+};
 
-	/* what matched: 0 is none */
+/* What matched; 0 is none. Who looked it up writes it: router.h, session.h, upf.h, ethernet.h,
+ * gtpu_path.h, push.h. Later look-ups, counters (forward.h) and traces read it. */
+struct matched {
 	__u32 sid, policy, list, tunnel, target_kind, pdr;
 	__u32 class_index; /* class_counter */
 	__u32 from_pdr; /* the other UE's, from one UE to another */
 	__u32 slice, from_slice; /* slice_counter index */
 	__u32 ue; /* the rule of a UE that a T-PDU turned out to be for */
-	struct looks looks;
+	struct looks looks; /* by filter.h, for itself */
 	struct rule rule; /* of pdr */
-	struct frame_looks frame_looks;
+	struct frame_looks frame_looks; /* by filter.h, for itself */
 	__u16 sid_length; /* octets to count for them */
 	__u16 tunnel_length;
+	__u8 from_ue; /* the T-PDU's sender is a UE */
+};
 
-	/* the plan: what stays, what becomes of it, what is pushed */
+/* What stays, what becomes of it, what is pushed, and where it is to go. Behaviours write it
+ * (srv6/, gtpu_path.h, upf.h, ethernet.h, vpn.h), and push.h what is pushed. next_hop.h and
+ * forward.h carry it out. */
+struct plan {
 	__u16 keep; /* offset of the packet that stays */
 	__u16 keep_length;
 	__u16 macs; /* offset of the addresses of a frame that is kept */
@@ -171,10 +192,10 @@ struct packet {
 	__u8 srh_segments; /* of these in the SRH; 0: no SRH */
 	__u8 args_at; /* bit offset of `args` in the list's last segment; 0: none */
 	__u8 with_sequence;
-	__u8 switch_teid; /* the kept GTP-U header gets p->teid */
+	__u8 switch_teid; /* the kept GTP-U header gets p->gtpu.teid */
 	__u8 map_checksum; /* End.MAP: layer 4 may cover the address that changes */
 	__u8 pdu_version; /* of the T-PDU behind a kept GTP-U header; 0: not known */
-	__u16 pdu_offset; /* from p->keep */
+	__u16 pdu_offset; /* from p->plan.keep */
 	__u16 tag; /* SRH.tag */
 	__u16 push_length;
 	__u16 length; /* of the finished layer-3 packet */
@@ -182,40 +203,64 @@ struct packet {
 	__u16 quote_length;
 	__u32 hash;
 	__u64 args;
-	struct words src, dst; /* pushed; dst is also what the route is looked up for */
+	struct words src, dst; /* pushed; targets, UEs and routes are found by them, too */
 	struct words last; /* EDIT_ENDPOINT below a push: that header's new destination */
-
-	/* next hop */
 	__u32 adjacency, table;
 	__u8 family; /* of dst: 4 (in the first 4 octets), 6 */
-	__u8 to_kernel; /* only the kernel can send it */
-	__u8 hashed; /* p->hash is made */
-	__u8 trace;
-	__u8 reason; /* enum reason, at the end */
-	struct next_hop hop ALIGNED;
-
-	/* NAT44: what was rewritten (nat.h), and the values before */
-	__u8 translated;
-	__u16 nat_l3;
-	__u16 nat_port[2];
-	__be32 nat_address[2];
-	__u16 nat_id;
-
-	__u8 punt; /* enum punt_kind, for REASON_SLOW_PATH */
-	__u8 from_ue; /* the T-PDU's sender is a UE */
+	__u8 hashed; /* p->plan.hash is made; else next_hop.h makes it */
 	__u8 guarded; /* the route may not lead where UEs must not go */
 	__u8 onward; /* a session's G-PDU leaves in GTP-U again; quote is the T-PDU */
-	__u8 mss_clamp;
-	__u8 turn; /* how often the packet was for this node again */
 	__u8 own; /* the outermost header is one that this node pushed, as configured */
 	__u8 gateway; /* an IP T-PDU between GTP-U and SRv6, which stays at `keep` */
-	__u8 again; /* the finished packet is for this data path */
-	__u16 port_mtu;
+};
 
-	/* ICMP error to send when the packet is dropped: type 0 is none */
-	__u8 error_type, error_code;
-	__u16 error_l3;
-	__u32 error_info;
+/* By which next hop it leaves. next_hop.h writes it; forward.h adds the tag of a link, and the
+ * addresses of a frame for the kernel. forward.h, mss.h, hand_up() and traces read it. */
+struct way_out {
+	__u8 to_kernel; /* only the kernel can send it */
+	__u8 again; /* the finished packet is for this data path */
+	struct next_hop hop ALIGNED;
+};
+
+/* NAT44: what was rewritten, and the values before. nat.h writes it, and takes the rewriting back
+ * by it; router.h writes where the header of a packet from outside is. */
+struct rewritten {
+	__u8 translated;
+	__u16 l3;
+	__u16 port[2];
+	__be32 address[2];
+	__u16 id;
+};
+
+/* ICMP error to send when the packet is dropped: type 0 is none. Or what the daemon is told of a
+ * packet that it gets. Who refuses the packet or hands it up writes it; hand_up() reads it. */
+struct error {
+	__u8 type, code;
+	__u16 l3;
+	__u32 info;
+};
+
+/* How the journey ends. forward.h, finish(), datapath.c and traces read it. */
+struct ending {
+	__u8 reason; /* enum reason, by finish() */
+	__u8 punt; /* enum punt_kind, by who returns REASON_SLOW_PATH */
+	__u8 pfcp; /* for this host, by a port with the role n4: by port.h and leave.h */
+};
+
+struct packet {
+	struct arrival port;
+	struct parsed in;
+	struct gtpu_fields gtpu;
+	struct matched found;
+	struct plan plan;
+	struct way_out out;
+	struct rewritten nat;
+	struct error error;
+	struct ending end;
+	/* the journey's own: datapath.c writes it, and again.h the turn */
+	__u8 turn; /* how often the packet was for this node again */
+	__u8 trace;
+	__u8 mss_clamp; /* of the settings */
 };
 
 #define MAIN_TABLE 254
@@ -303,10 +348,10 @@ INLINE void count(void *map, __u32 index, __u64 bytes)
 
 INLINE void icmp(struct packet *p, __u16 l3, __u8 type, __u8 code, __u32 info)
 {
-	p->error_type = type;
-	p->error_code = code;
-	p->error_l3 = l3;
-	p->error_info = info;
+	p->error.type = type;
+	p->error.code = code;
+	p->error.l3 = l3;
+	p->error.info = info;
 }
 
 #define ICMP6_UNREACHABLE 1
@@ -317,8 +362,8 @@ INLINE void icmp(struct packet *p, __u16 l3, __u8 type, __u8 code, __u32 info)
 /* The daemon puts the fragments together. */
 INLINE int reassemble(struct packet *p)
 {
-	p->punt = PUNT_REASSEMBLE;
-	p->error_l3 = p->l3;
+	p->end.punt = PUNT_REASSEMBLE;
+	p->error.l3 = p->in.l3;
 	return REASON_SLOW_PATH;
 }
 
@@ -331,7 +376,7 @@ INLINE int hop_limit_spent(struct packet *p, __u16 l3)
 /* The pointer counts from the IPv6 header that was received. */
 INLINE int parameter_problem(struct packet *p, enum reason reason, __u8 code, __u32 offset)
 {
-	icmp(p, p->l3, ICMP6_PARAMETER_PROBLEM, code, offset - p->l3);
+	icmp(p, p->in.l3, ICMP6_PARAMETER_PROBLEM, code, offset - p->in.l3);
 	return reason;
 }
 
@@ -376,9 +421,9 @@ INLINE int error_allowed(void)
 /* The next hop that ask_kernel found no neighbour for. */
 INLINE void punt_neighbour(struct punt *record, struct packet *p)
 {
-	struct words mapped = { .lo = p->dst.hi << 32 | 0xffff0000 };
+	struct words mapped = { .lo = p->plan.dst.hi << 32 | 0xffff0000 };
 
-	copy16(&record->address, p->family == 6 ? &p->dst : &mapped);
+	copy16(&record->address, p->plan.family == 6 ? &p->plan.dst : &mapped);
 }
 
 /* Of a packet whose journey goes on, or of which nothing but the headers matters. */
@@ -396,10 +441,10 @@ INLINE int handed_up_whole(__u32 kind)
 /* What was counted as handed up to be kept is not. */
 INLINE void not_held(struct packet *p)
 {
-	__u32 index = p->pdr;
+	__u32 index = p->found.pdr;
 	struct refused *r = bpf_map_lookup_elem(&refused, &index);
 
-	if (p->punt == PUNT_BUFFER && r)
+	if (p->end.punt == PUNT_BUFFER && r)
 		__sync_fetch_and_add(&r->held, -1);
 }
 
@@ -454,38 +499,39 @@ GLOBAL int hand_up(struct xdp_md *ctx, struct packet *p, __u32 kind)
 
 	if (!p)
 		return -1;
-	length = p->frame;
+	length = p->in.frame;
 	if (length > PUNT_DATA) {
 		/* a frame does not tell how long it was */
-		if (p->frames || handed_up_whole(kind))
+		if (p->plan.frames || handed_up_whole(kind))
 			return -1;
 		length = PUNT_DATA;
 	}
 	opaque(length);
 	if (length < ETH_LEN || length > PUNT_DATA)
 		return -1;
-	if (!has_room(p->ifindex, kind))
+	if (!has_room(p->port.ifindex, kind))
 		return -1;
 	record = bpf_ringbuf_reserve(&slow_path, sizeof(*record), 0);
 	if (!record)
 		return -1;
 	record->kind = kind;
-	record->ifindex = p->ifindex;
-	record->info = p->error_info;
+	record->ifindex = p->port.ifindex;
+	record->info = p->error.info;
 	/* errors about what a UE sent go to the UE */
-	record->table =
-		p->from_ue && (kind == PUNT_ICMP || kind == PUNT_NEIGHBOUR) && p->error_l3 != p->l3
-			? SESSION_TABLE
-			: p->table;
-	record->egress = kind != PUNT_ICMP                ? p->hop.ifindex
-			 : record->table == SESSION_TABLE ? p->from_pdr ? p->from_pdr : p->pdr
-							  : 0;
+	record->table = p->found.from_ue && (kind == PUNT_ICMP || kind == PUNT_NEIGHBOUR) &&
+					p->error.l3 != p->in.l3
+				? SESSION_TABLE
+				: p->plan.table;
+	record->egress = kind != PUNT_ICMP ? p->out.hop.ifindex
+			 : record->table == SESSION_TABLE
+				 ? p->found.from_pdr ? p->found.from_pdr : p->found.pdr
+				 : 0;
 	if (kind == PUNT_NEIGHBOUR)
 		punt_neighbour(record, p);
-	record->l3 = p->error_l3;
+	record->l3 = p->error.l3;
 	record->length = length;
-	record->type = p->error_type;
-	record->code = p->error_code;
+	record->type = p->error.type;
+	record->code = p->error.code;
 	record->turn = p->turn;
 	record->pad = 0;
 	if (bpf_xdp_load_bytes(ctx, 0, record->data, length)) {
@@ -503,7 +549,7 @@ GLOBAL int nat_undo(struct xdp_md *ctx, struct packet *p);
  * again. */
 INLINE int comes_back_translated(struct packet *p)
 {
-	return p->punt == PUNT_FRAGMENT && !(p->translated & NAT_REWRITTEN);
+	return p->end.punt == PUNT_FRAGMENT && !(p->nat.translated & NAT_REWRITTEN);
 }
 
 /* The one way out: counts how the journey ended, and tells the sender where an
@@ -512,7 +558,7 @@ INLINE int finish(struct xdp_md *ctx, struct packet *p, enum reason reason)
 {
 	int verdict = XDP_DROP;
 
-	if (p->translated && reason != REASON_FORWARDED && reason != REASON_PASSED &&
+	if (p->nat.translated && reason != REASON_FORWARDED && reason != REASON_PASSED &&
 	    !comes_back_translated(p))
 		nat_undo(ctx, p);
 	switch (reason) {
@@ -523,22 +569,22 @@ INLINE int finish(struct xdp_md *ctx, struct packet *p, enum reason reason)
 		verdict = XDP_PASS;
 		break;
 	case REASON_REPLIED:
-		verdict = bpf_redirect_map(&device, p->ifindex, XDP_TX);
+		verdict = bpf_redirect_map(&device, p->port.ifindex, XDP_TX);
 		break;
 	case REASON_SLOW_PATH:
-		if (hand_up(ctx, p, p->punt)) {
+		if (hand_up(ctx, p, p->end.punt)) {
 			not_held(p);
-			reason = p->frame > PUNT_DATA ? REASON_SLOW_PATH_SIZE
-						      : REASON_SLOW_PATH_FULL;
+			reason = p->in.frame > PUNT_DATA ? REASON_SLOW_PATH_SIZE
+							 : REASON_SLOW_PATH_FULL;
 		}
 		break;
 	default:
-		if (p->error_type && error_allowed())
+		if (p->error.type && error_allowed())
 			hand_up(ctx, p,
 				reason == REASON_TEID_UNKNOWN ? PUNT_ERROR_INDICATION : PUNT_ICMP);
 	}
-	p->reason = reason;
-	count(&outcomes, reason, p->received);
+	p->end.reason = reason;
+	count(&outcomes, reason, p->in.received);
 	return verdict;
 }
 

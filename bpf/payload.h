@@ -200,32 +200,32 @@ GLOBAL __u32 flow_hash(struct xdp_md *ctx, __u32 offset, __u32 length, __u32 ver
 
 INLINE __u32 payload_hash(struct xdp_md *ctx, struct packet *p)
 {
-	return flow_hash(ctx, p->keep, p->keep_length, p->keep_version);
+	return flow_hash(ctx, p->plan.keep, p->plan.keep_length, p->plan.keep_version);
 }
 
-/* The packet at p->keep, of which `available` octets are there, must be whole
+/* The packet at p->plan.keep, of which `available` octets are there, must be whole
  * and of `version` (0: either); what is behind it is cut. 0, or the reason. */
 INLINE int take_payload(struct xdp_md *ctx, struct packet *p, __u32 available, __u8 version,
 			enum reason bad)
 {
-	__u8 *first = at(ctx, p->keep, 1);
+	__u8 *first = at(ctx, p->plan.keep, 1);
 	__u32 length;
 
 	if (!first || !available)
 		return REASON_INNER_MALFORMED;
-	p->keep_version = *first >> 4;
-	if (version && p->keep_version != version)
+	p->plan.keep_version = *first >> 4;
+	if (version && p->plan.keep_version != version)
 		return bad;
-	if (p->keep_version == 4) {
-		struct ipv4 *ip = at(ctx, p->keep, IPV4_LEN);
+	if (p->plan.keep_version == 4) {
+		struct ipv4 *ip = at(ctx, p->plan.keep, IPV4_LEN);
 
 		if (!ip || available < IPV4_LEN)
 			return REASON_INNER_MALFORMED;
 		length = be16(ip->length);
 		if ((ip->version_ihl & 0xf) < 5 || length < (ip->version_ihl & 0xf) * 4u)
 			return REASON_INNER_MALFORMED;
-	} else if (p->keep_version == 6) {
-		struct ipv6 *ip = at(ctx, p->keep, IPV6_LEN);
+	} else if (p->plan.keep_version == 6) {
+		struct ipv6 *ip = at(ctx, p->plan.keep, IPV6_LEN);
 
 		if (!ip || available < IPV6_LEN)
 			return REASON_INNER_MALFORMED;
@@ -235,20 +235,20 @@ INLINE int take_payload(struct xdp_md *ctx, struct packet *p, __u32 available, _
 	}
 	if (length > available)
 		return REASON_INNER_MALFORMED;
-	p->keep_length = length;
+	p->plan.keep_length = length;
 	return 0;
 }
 
 /* Hop limit or TTL of the packet that is kept. */
 INLINE __u8 payload_hops(struct xdp_md *ctx, struct packet *p, __u8 *class)
 {
-	if (p->keep_version == 4) {
-		struct ipv4 *ip = at(ctx, p->keep, IPV4_LEN);
+	if (p->plan.keep_version == 4) {
+		struct ipv4 *ip = at(ctx, p->plan.keep, IPV4_LEN);
 
 		*class = ip ? ip->tos : 0;
 		return ip ? ip->ttl : 0;
 	}
-	struct ipv6 *ip = at(ctx, p->keep, IPV6_LEN);
+	struct ipv6 *ip = at(ctx, p->plan.keep, IPV6_LEN);
 
 	*class = ip ? ipv6_class(ip) : 0;
 	return ip ? ip->hop_limit : 0;

@@ -134,12 +134,12 @@ INLINE int may_steer(__u32 flags, __u32 kind)
 /* What steers the UEs of a pool may be found by prefix, too. */
 INLINE int of_pool4(struct settings *cfg, struct packet *p)
 {
-	return p->port_flags & PORT_N6 && find_pool4(cfg, be32(ld32(&p->dst)));
+	return p->port.flags & PORT_N6 && find_pool4(cfg, be32(ld32(&p->plan.dst)));
 }
 
 INLINE int of_pool6(struct settings *cfg, struct packet *p)
 {
-	return p->port_flags & PORT_N6 && find_pool6(cfg, be64(p->dst.hi));
+	return p->port.flags & PORT_N6 && find_pool6(cfg, be64(p->plan.dst.hi));
 }
 
 /* Whether packets for UEs enter. */
@@ -239,14 +239,14 @@ GLOBAL int refuse_service(struct packet *p, struct service_looks *l, __u32 gtpu)
 	if (!p || !l)
 		return REASON_HOST;
 	if (l->protocol == NH_UDP && l->destination == PFCP_PORT) {
-		p->pfcp = !!(p->port_flags & PORT_N4);
-		return p->pfcp ? 0 : REASON_HOST;
+		p->end.pfcp = !!(p->port.flags & PORT_N4);
+		return p->end.pfcp ? 0 : REASON_HOST;
 	}
-	if (l->protocol == NH_UDP && l->later && p->port_flags & PORT_N4)
+	if (l->protocol == NH_UDP && l->later && p->port.flags & PORT_N4)
 		return 0; /* of a long PFCP message, or the kernel never gets the first one */
 	if (l->protocol == NH_UDP && l->destination == GTPU_PORT)
 		return gtpu; /* else the daemon answers it */
-	return may_have(p->port_flags, p->access, l) ? 0 : REASON_HOST;
+	return may_have(p->port.flags, p->port.access, l) ? 0 : REASON_HOST;
 }
 
 /* What of this host the IPv4 packet at l3, whose header is `ip`, is for. */
@@ -296,13 +296,13 @@ GLOBAL int refuse_host4(struct xdp_md *ctx, struct packet *p, __u32 l3, __u32 in
 	look_at_ipv4(ctx, &l, l3, ip);
 	if (!inside && is_of_link(&l, hops))
 		return 0;
-	if (stays4(dst) || (p->group != FOR_OTHER && is_local4(be32(dst))))
-		return refuse_service(p, &l, refuse_gtpu4(p->port_flags, p->access, src));
+	if (stays4(dst) || (p->in.group != FOR_OTHER && is_local4(be32(dst))))
+		return refuse_service(p, &l, refuse_gtpu4(p->port.flags, p->port.access, src));
 	if (inside)
 		return NOT_TAKEN;
-	if (p->group == FOR_OTHER)
+	if (p->in.group == FOR_OTHER)
 		return 0; /* a bridge's or macvlan's */
-	return p->port_flags & PORT_HOST_FORWARD ? 0 : REASON_ROLE;
+	return p->port.flags & PORT_HOST_FORWARD ? 0 : REASON_ROLE;
 }
 
 GLOBAL int refuse_host6(struct xdp_md *ctx, struct packet *p, __u32 l3, __u32 inside)
@@ -324,15 +324,15 @@ GLOBAL int refuse_host6(struct xdp_md *ctx, struct packet *p, __u32 l3, __u32 in
 	look_at_ipv6(ctx, &l, l3, ip);
 	if (!inside && is_of_link(&l, hops))
 		return 0;
-	if (stays6(dst.hi, dst.lo) || (p->group != FOR_OTHER && is_local6(&dst)))
-		return refuse_service(p, &l, refuse_gtpu6(p->port_flags, p->access, &src));
+	if (stays6(dst.hi, dst.lo) || (p->in.group != FOR_OTHER && is_local6(&dst)))
+		return refuse_service(p, &l, refuse_gtpu6(p->port.flags, p->port.access, &src));
 	if (inside)
 		return NOT_TAKEN;
-	if (p->group == FOR_OTHER)
+	if (p->in.group == FOR_OTHER)
 		return 0; /* a bridge's or macvlan's */
-	if (p->port_flags & PORT_SR && in_domain(cfg, &src) && in_domain(cfg, &dst))
+	if (p->port.flags & PORT_SR && in_domain(cfg, &src) && in_domain(cfg, &dst))
 		return 0; /* on its way through the domain */
-	return p->port_flags & PORT_HOST_FORWARD ? 0 : REASON_ROLE;
+	return p->port.flags & PORT_HOST_FORWARD ? 0 : REASON_ROLE;
 }
 
 /* The packet ends at a SID, which leaves its upper layer to the kernel. NOT_TAKEN: the SID is no
@@ -345,18 +345,18 @@ GLOBAL int refuse_at_sid(struct xdp_md *ctx, struct packet *p)
 
 	if (!p)
 		return REASON_HOST;
-	ip = at(ctx, p->l3, IPV6_LEN);
+	ip = at(ctx, p->in.l3, IPV6_LEN);
 	if (!ip)
 		return REASON_HOST;
 	copy16(&src, &ip->src);
 	copy16(&dst, &ip->dst);
-	l.protocol = p->upper_type;
-	look_at_service(ctx, &l, p->upper);
+	l.protocol = p->in.upper_type;
+	look_at_service(ctx, &l, p->in.upper);
 	if (!stays6(dst.hi, dst.lo))
 		return NOT_TAKEN;
 	if (l.protocol == NH_UDP && l.source == PROBE_PORT && l.destination == PROBE_PORT)
 		return 0;
-	return refuse_service(p, &l, refuse_gtpu6(p->port_flags, p->access, &src));
+	return refuse_service(p, &l, refuse_gtpu6(p->port.flags, p->port.access, &src));
 }
 
 /* The finished packet behind the Ethernet header, which the kernel would have: CONTINUE if it is
@@ -365,11 +365,11 @@ INLINE int refuse_finished(struct xdp_md *ctx, struct packet *p)
 {
 	int refused;
 
-	if (p->own || !(p->port_flags & PORT_ROLES))
+	if (p->plan.own || !(p->port.flags & PORT_ROLES))
 		return CONTINUE;
-	refused = p->family == 4 ? refuse_host4(ctx, p, ETH_LEN, 1)
-				 : refuse_host6(ctx, p, ETH_LEN, 1);
-	p->pfcp = 0; /* its answer leaves by the kernel's routes */
+	refused = p->plan.family == 4 ? refuse_host4(ctx, p, ETH_LEN, 1)
+				      : refuse_host6(ctx, p, ETH_LEN, 1);
+	p->end.pfcp = 0; /* its answer leaves by the kernel's routes */
 	return refused == NOT_TAKEN ? CONTINUE : refused;
 }
 

@@ -127,39 +127,39 @@ INLINE void stamp_args(void *sid, __u64 args, __u32 offset)
 	st128(sid, place128(v, args, offset & 127, ARGS_MOB_BITS));
 }
 
-/* Plans the push of policy `index`, p->extra, p->last, p->args_at and p->tag
+/* Plans the push of policy `index`, p->plan.extra, p->plan.last, p->plan.args_at and p->plan.tag
  * given: source, destination, lengths, adjacency. 0, or a reason. */
 INLINE int plan_policy(struct xdp_md *ctx, struct packet *p, __u32 index, int keep_source)
 {
 	struct chosen_list c;
-	int reason = find_list(index, p->hash, p->extra, &c);
+	int reason = find_list(index, p->plan.hash, p->plan.extra, &c);
 
 	if (reason)
 		return reason;
-	p->policy = index;
-	p->list = c.index;
-	copy16(&p->dst, &c.list->segment[c.last]);
-	if (!c.last && p->args_at)
-		stamp_args(&p->dst, p->args, p->args_at);
+	p->found.policy = index;
+	p->found.list = c.index;
+	copy16(&p->plan.dst, &c.list->segment[c.last]);
+	if (!c.last && p->plan.args_at)
+		stamp_args(&p->plan.dst, p->plan.args, p->plan.args_at);
 	if (!keep_source)
-		copy16(&p->src, &c.list->source);
-	p->adjacency = c.list->adjacency;
-	p->segments = c.last + 1 + p->extra;
-	p->srh_segments = c.srh_segments;
+		copy16(&p->plan.src, &c.list->source);
+	p->plan.adjacency = c.list->adjacency;
+	p->plan.segments = c.last + 1 + p->plan.extra;
+	p->plan.srh_segments = c.srh_segments;
 	return 0;
 }
 
 /* The list is known: what it takes. */
 INLINE void plan_srv6(struct packet *p)
 {
-	p->push = PUSH_SRV6;
-	p->own = 1;
-	p->family = 6;
-	p->table = MAIN_TABLE;
-	if (p->tag && !p->srh_segments)
-		p->srh_segments = p->segments;
-	p->push_length = srv6_length(p->srh_segments);
-	p->length = p->push_length + p->keep_length;
+	p->plan.push = PUSH_SRV6;
+	p->plan.own = 1;
+	p->plan.family = 6;
+	p->plan.table = MAIN_TABLE;
+	if (p->plan.tag && !p->plan.srh_segments)
+		p->plan.srh_segments = p->plan.segments;
+	p->plan.push_length = srv6_length(p->plan.srh_segments);
+	p->plan.length = p->plan.push_length + p->plan.keep_length;
 }
 
 /* An SRH that begins with the word `first`, with the segment `last` (or NULL) before the
@@ -219,78 +219,81 @@ INLINE int push_ipv6(struct xdp_md *ctx, struct packet *p, __u8 next_header)
 
 	if (!ip)
 		return -1;
-	write_ipv6(ip, ipv6_first_word(p->class, p->hash),
-		   ipv6_second_word(next_header, p->hop_limit), p->length - IPV6_LEN, &p->src,
-		   p->extra && p->segments == 1 ? &p->last : &p->dst);
+	write_ipv6(ip, ipv6_first_word(p->plan.class, p->plan.hash),
+		   ipv6_second_word(next_header, p->plan.hop_limit), p->plan.length - IPV6_LEN,
+		   &p->plan.src,
+		   p->plan.extra && p->plan.segments == 1 ? &p->plan.last : &p->plan.dst);
 	return 0;
 }
 
 INLINE int push_srv6(struct xdp_md *ctx, struct packet *p)
 {
-	__u32 index = p->list;
+	__u32 index = p->found.list;
 
-	if (!p->srh_segments)
-		return push_ipv6(ctx, p, p->next_header);
+	if (!p->plan.srh_segments)
+		return push_ipv6(ctx, p, p->plan.next_header);
 	return push_ipv6(ctx, p, NH_ROUTING) ||
 	       push_srh(ctx, bpf_map_lookup_elem(&segment_list, &index),
-			srh_first_word(p->next_header, p->srh_segments, p->segments - 1, p->tag),
-			p->extra ? &p->last : 0, srh_args(p->args, p->args_at));
+			srh_first_word(p->plan.next_header, p->plan.srh_segments,
+				       p->plan.segments - 1, p->plan.tag),
+			p->plan.extra ? &p->plan.last : 0, srh_args(p->plan.args, p->plan.args_at));
 }
 
 /* ---- GTP-U ---- */
 
-/* p->src, p->dst, p->teid, p->qfi, p->rqi, p->message, p->container given. A
- * packet that already has its GTP-U header (p->message 0) gets UDP only. */
+/* p->plan.src, p->plan.dst, p->gtpu.teid, p->gtpu.qfi, p->gtpu.rqi, p->gtpu.message,
+ * p->plan.container given. A packet that already has its GTP-U header (p->gtpu.message 0) gets UDP
+ * only. */
 INLINE void plan_gtpu(struct packet *p, __u8 family)
 {
-	p->push = family == 4 ? PUSH_GTPU4 : PUSH_GTPU6;
-	p->own = 1;
-	p->family = family;
-	p->table = MAIN_TABLE;
-	p->push_length = (family == 4 ? IPV4_LEN : IPV6_LEN) + UDP_LEN;
-	if (p->message) {
-		p->push_length += GTPU_LEN;
-		if (p->container || p->with_sequence)
-			p->push_length += GTPU_OPTIONS_LEN;
-		if (p->container)
-			p->push_length += 4;
+	p->plan.push = family == 4 ? PUSH_GTPU4 : PUSH_GTPU6;
+	p->plan.own = 1;
+	p->plan.family = family;
+	p->plan.table = MAIN_TABLE;
+	p->plan.push_length = (family == 4 ? IPV4_LEN : IPV6_LEN) + UDP_LEN;
+	if (p->gtpu.message) {
+		p->plan.push_length += GTPU_LEN;
+		if (p->plan.container || p->plan.with_sequence)
+			p->plan.push_length += GTPU_OPTIONS_LEN;
+		if (p->plan.container)
+			p->plan.push_length += 4;
 	}
-	p->length = p->push_length + p->keep_length;
+	p->plan.length = p->plan.push_length + p->plan.keep_length;
 }
 
 /* The GTP-U header at `offset`; adds it to the sum. -1 where there is no room. */
 INLINE int write_gtpu(struct xdp_md *ctx, struct packet *p, __u32 offset, __u64 *sum)
 {
 	struct gtpu *gtpu = at(ctx, offset, GTPU_LEN);
-	__u32 options =
-		(p->container || p->with_sequence ? GTPU_OPTIONS_LEN : 0) + (p->container ? 4 : 0);
+	__u32 options = (p->plan.container || p->plan.with_sequence ? GTPU_OPTIONS_LEN : 0) +
+			(p->plan.container ? 4 : 0);
 	__u8 *o;
 
 	if (!gtpu)
 		return -1;
-	gtpu->flags = GTPU_VERSION1 | (p->container ? GTPU_FLAG_E : 0) |
-		      (p->with_sequence ? GTPU_FLAG_S : 0);
-	gtpu->type = p->message;
-	st16(&gtpu->length, be16(p->keep_length + options));
-	st32(&gtpu->teid, be32(p->teid));
+	gtpu->flags = GTPU_VERSION1 | (p->plan.container ? GTPU_FLAG_E : 0) |
+		      (p->plan.with_sequence ? GTPU_FLAG_S : 0);
+	gtpu->type = p->gtpu.message;
+	st16(&gtpu->length, be16(p->plan.keep_length + options));
+	st32(&gtpu->teid, be32(p->gtpu.teid));
 	*sum += (__u64)ld32(gtpu) + ld32(&gtpu->teid);
 	if (!options)
 		return 0;
 	o = at(ctx, offset + GTPU_LEN, GTPU_OPTIONS_LEN);
 	if (!o)
 		return -1;
-	st32(o, p->with_sequence ? be16(p->sequence) : 0);
-	if (p->container)
+	st32(o, p->plan.with_sequence ? be16(p->gtpu.sequence) : 0);
+	if (p->plan.container)
 		o[3] = GTPU_EXT_CONTAINER;
 	*sum += ld32(o);
-	if (!p->container)
+	if (!p->plan.container)
 		return 0;
 	o = at(ctx, offset + GTPU_LEN + GTPU_OPTIONS_LEN, 4);
 	if (!o)
 		return -1;
 	o[0] = 1;
-	o[1] = p->container == CONTAINER_UPLINK ? 0x10 : 0;
-	o[2] = p->qfi | (p->container == CONTAINER_DOWNLINK && p->rqi ? 0x40 : 0);
+	o[1] = p->plan.container == CONTAINER_UPLINK ? 0x10 : 0;
+	o[2] = p->gtpu.qfi | (p->plan.container == CONTAINER_DOWNLINK && p->gtpu.rqi ? 0x40 : 0);
 	o[3] = 0;
 	*sum += ld32(o);
 	return 0;
@@ -299,34 +302,37 @@ INLINE int write_gtpu(struct xdp_md *ctx, struct packet *p, __u32 offset, __u64 
 /* The sum over what is kept, which starts behind the pushed headers. */
 INLINE __u32 kept_sum(struct xdp_md *ctx, struct packet *p)
 {
-	__u32 offset = ETH_LEN + p->push_length, header = 0;
+	__u32 offset = ETH_LEN + p->plan.push_length, header = 0;
 
-	if (p->message == GTPU_G_PDU)
-		return sum_fold(payload_sum(ctx, offset, p->keep_length, p->keep_version));
-	if (!p->pdu_version)
-		return sum_octets(ctx, offset, p->keep_length);
-	header = p->pdu_offset; /* a multiple of 4 */
+	if (p->gtpu.message == GTPU_G_PDU)
+		return sum_fold(
+			payload_sum(ctx, offset, p->plan.keep_length, p->plan.keep_version));
+	if (!p->plan.pdu_version)
+		return sum_octets(ctx, offset, p->plan.keep_length);
+	header = p->plan.pdu_offset; /* a multiple of 4 */
 	return sum_octets(ctx, offset, header) +
-	       sum_fold(payload_sum(ctx, offset + header, p->keep_length - header, p->pdu_version));
+	       sum_fold(payload_sum(ctx, offset + header, p->plan.keep_length - header,
+				    p->plan.pdu_version));
 }
 
 /* UDP and what follows it; `ip` is the length of the IP header before it. */
 INLINE int push_udp(struct xdp_md *ctx, struct packet *p, __u32 ip, __u64 pseudo)
 {
 	struct udp *udp = at(ctx, ETH_LEN + ip, UDP_LEN);
-	__u16 length = p->length - ip;
+	__u16 length = p->plan.length - ip;
 	__u64 sum = 0;
 
 	if (!udp)
 		return -1;
 	/* a message is answered to the port that it came from */
 	st16(&udp->src,
-	     be16(p->message && p->message != GTPU_G_PDU ? GTPU_PORT : flow_port(p->hash)));
+	     be16(p->gtpu.message && p->gtpu.message != GTPU_G_PDU ? GTPU_PORT
+								   : flow_port(p->plan.hash)));
 	st16(&udp->dst, be16(GTPU_PORT));
 	st16(&udp->length, be16(length));
 	st16(&udp->checksum, 0);
 	sum = (__u64)ld32(udp) + ld32(&udp->length);
-	if (p->message && write_gtpu(ctx, p, ETH_LEN + ip + UDP_LEN, &sum))
+	if (p->gtpu.message && write_gtpu(ctx, p, ETH_LEN + ip + UDP_LEN, &sum))
 		return -1;
 	if (ip == IPV4_LEN)
 		return 0; /* UDP over IPv4 may go without */
@@ -346,14 +352,14 @@ INLINE int push_gtpu4(struct xdp_md *ctx, struct packet *p)
 	if (!ip)
 		return -1;
 	ip->version_ihl = 0x45;
-	ip->tos = p->class;
-	st16(&ip->length, be16(p->length));
+	ip->tos = p->plan.class;
+	st16(&ip->length, be16(p->plan.length));
 	st32(&ip->id, be32(IPV4_DF)); /* ID 0, DF */
-	ip->ttl = p->hop_limit;
+	ip->ttl = p->plan.hop_limit;
 	ip->protocol = NH_UDP;
 	st16(&ip->checksum, 0);
-	st32(&ip->src, ld32(&p->src));
-	st32(&ip->dst, ld32(&p->dst));
+	st32(&ip->src, ld32(&p->plan.src));
+	st32(&ip->dst, ld32(&p->plan.dst));
 	st16(&ip->checksum, ~sum_fold(ipv4_sum(ip)));
 	return push_udp(ctx, p, IPV4_LEN, 0);
 }
@@ -362,7 +368,7 @@ INLINE int push_gtpu6(struct xdp_md *ctx, struct packet *p)
 {
 	if (push_ipv6(ctx, p, NH_UDP))
 		return -1;
-	return push_udp(ctx, p, IPV6_LEN, address_sum(&p->src) + address_sum(&p->dst));
+	return push_udp(ctx, p, IPV6_LEN, address_sum(&p->plan.src) + address_sum(&p->plan.dst));
 }
 
 #endif

@@ -17,17 +17,18 @@
  * another address or into a VPN, or is for another UE. */
 INLINE int follow_rules(struct xdp_md *ctx, struct packet *p, int reason)
 {
-	if (reason == CONTINUE && p->guarded && p->keep_version == 4 && node_settings.nats)
+	if (reason == CONTINUE && p->plan.guarded && p->plan.keep_version == 4 &&
+	    node_settings.nats)
 		reason = translate_out(ctx, p);
 	if (reason == CONTINUE_TO_VPN)
 		return enter_vpn(ctx, p);
-	return reason == CONTINUE_TO_UE ? send_to_ue(ctx, p, p->ue) : reason;
+	return reason == CONTINUE_TO_UE ? send_to_ue(ctx, p, p->found.ue) : reason;
 }
 
 /* What a SID of a slice took out meets the rules of its session. */
 INLINE int of_session(struct xdp_md *ctx, struct packet *p, struct local_sid *sid)
 {
-	if (p->upper_type == NH_ETHERNET)
+	if (p->in.upper_type == NH_ETHERNET)
 		return receive_sid_frame(ctx, p, sid->slice, sid->length);
 	return follow_rules(ctx, p, receive_at_sid(ctx, p, sid->slice, sid->length));
 }
@@ -39,10 +40,10 @@ INLINE int behave(struct xdp_md *ctx, struct packet *p, struct settings *cfg, st
 
 	switch (sid->behavior) {
 	case END_LIMIT:
-		reason = end_limit(ctx, p->sid, p->l3, sid->mobile, sid->length);
+		reason = end_limit(ctx, p->found.sid, p->in.l3, sid->mobile, sid->length);
 		if (reason != CONTINUE)
 			return reason;
-		ip = at(ctx, p->l3, IPV6_LEN);
+		ip = at(ctx, p->in.l3, IPV6_LEN);
 		if (!ip)
 			return REASON_IPV6_MALFORMED;
 		/* fall through */
@@ -77,13 +78,13 @@ INLINE int behave(struct xdp_md *ctx, struct packet *p, struct settings *cfg, st
 
 /* ---- steering ---- */
 
-/* By p->dst. The journey has no stack left for the keys. */
+/* By p->plan.dst. The journey has no stack left for the keys. */
 static __attribute__((noinline)) struct cached *steered_packet(struct packet *p)
 {
-	__u64 hi = p->family == 4 ? ld32(&p->dst) : p->dst.hi;
+	__u64 hi = p->plan.family == 4 ? ld32(&p->plan.dst) : p->plan.dst.hi;
 
-	return steered_from(&node_settings, hi, p->family == 4 ? ~0ull : p->dst.lo,
-			    p->family == 4 ? CACHE_IPV4 : 0, p->port_table);
+	return steered_from(&node_settings, hi, p->plan.family == 4 ? ~0ull : p->plan.dst.lo,
+			    p->plan.family == 4 ? CACHE_IPV4 : 0, p->port.table);
 }
 
 /* Whether the checksum of the IPv4 header at `l3`, whose length is right, says that it is as it was sent. */
@@ -107,21 +108,21 @@ GLOBAL int is_ipv4_intact(struct xdp_md *ctx, __u32 l3)
 	return ipv4_holds(sum);
 }
 
-/* The IP packet at p->l3 is to be encapsulated: 0, or why not. */
+/* The IP packet at p->in.l3 is to be encapsulated: 0, or why not. */
 GLOBAL int take_steered(struct xdp_md *ctx, struct packet *p)
 {
 	if (!p)
 		return REASON_INNER_MALFORMED;
-	p->keep = p->l3;
-	if (take_payload(ctx, p, p->frame - p->l3, p->version, REASON_INNER_MALFORMED))
-		return p->version == 4 ? REASON_IPV4_MALFORMED : REASON_IPV6_MALFORMED;
-	if (p->version == 4 && !is_ipv4_intact(ctx, p->l3))
+	p->plan.keep = p->in.l3;
+	if (take_payload(ctx, p, p->in.frame - p->in.l3, p->in.version, REASON_INNER_MALFORMED))
+		return p->in.version == 4 ? REASON_IPV4_MALFORMED : REASON_IPV6_MALFORMED;
+	if (p->in.version == 4 && !is_ipv4_intact(ctx, p->in.l3))
 		return REASON_IPV4_MALFORMED;
-	p->l3_length = p->keep_length;
+	p->in.l3_length = p->plan.keep_length;
 	return refuse_martian(ctx, p);
 }
 
-/* The policy of the IP packet at p->l3 by its class, or by best effort; 0: it is dropped. */
+/* The policy of the IP packet at p->in.l3 by its class, or by best effort; 0: it is dropped. */
 GLOBAL __u32 policy_of_class(struct xdp_md *ctx, struct packet *p, __u32 row)
 {
 	__u32 from, tos, offset;
@@ -132,12 +133,12 @@ GLOBAL __u32 policy_of_class(struct xdp_md *ctx, struct packet *p, __u32 row)
 
 	if (!p)
 		return 0;
-	from = p->ifindex;
-	offset = p->l3;
+	from = p->port.ifindex;
+	offset = p->in.l3;
 	tag = at(ctx, ETH_LEN, VLAN_LEN);
 	if (tag && offset > ETH_LEN)
 		from |= (be16(ld16(tag)) & 0xfffu) << CLASS_VLAN_SHIFT;
-	if (p->version == 4) {
+	if (p->in.version == 4) {
 		struct ipv4 *four = at(ctx, offset, IPV4_LEN);
 
 		if (!four)
@@ -156,11 +157,11 @@ GLOBAL __u32 policy_of_class(struct xdp_md *ctx, struct packet *p, __u32 row)
 	way = class_way_from(from, tos, row, hi, lo);
 	if (!way)
 		return 0;
-	p->class_index = way->class;
+	p->found.class_index = way->class;
 	return way->policy;
 }
 
-/* The IP packet at p->l3 goes to `to`. CONTINUE, or a reason. */
+/* The IP packet at p->in.l3 goes to `to`. CONTINUE, or a reason. */
 INLINE int steer(struct xdp_md *ctx, struct packet *p, struct settings *cfg, __u32 kind,
 		 __u32 index)
 {
@@ -168,7 +169,7 @@ INLINE int steer(struct xdp_md *ctx, struct packet *p, struct settings *cfg, __u
 
 	if (kind == TARGET_NONE || kind == TARGET_PASS)
 		return REASON_PASSED;
-	p->target_kind = kind;
+	p->found.target_kind = kind;
 	reason = take_steered(ctx, p);
 	if (reason)
 		return reason;
@@ -187,9 +188,11 @@ INLINE int steer(struct xdp_md *ctx, struct packet *p, struct settings *cfg, __u
 /* By interface and tags; 0: nothing there. */
 INLINE struct target *steered_port(struct packet *p, __u16 outer, __u16 inner)
 {
-	struct port_key key = { .ifindex = p->ifindex, .outer_vlan = outer, .inner_vlan = inner };
+	struct port_key key = { .ifindex = p->port.ifindex,
+				.outer_vlan = outer,
+				.inner_vlan = inner };
 
-	return p->port_flags & PORT_STEERED ? bpf_map_lookup_elem(&target_by_port, &key) : 0;
+	return p->port.flags & PORT_STEERED ? bpf_map_lookup_elem(&target_by_port, &key) : 0;
 }
 
 INLINE int is_l2(struct target *t)
@@ -210,15 +213,15 @@ INLINE int takes_frames(struct target *t)
 INLINE int gtpu_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg, __u32 l4,
 		      __u8 hops, __u8 class)
 {
-	int reason = read_gtpu(ctx, p, l4, p->l3 + p->l3_length - l4);
+	int reason = read_gtpu(ctx, p, l4, p->in.l3 + p->in.l3_length - l4);
 	__u32 index;
 
 	if (reason)
 		return reason;
-	switch (p->message) {
+	switch (p->gtpu.message) {
 	case GTPU_G_PDU:
 	case GTPU_END_MARKER:
-		index = pdr_of_teid(cfg, p->teid);
+		index = pdr_of_teid(cfg, p->gtpu.teid);
 		if (!index)
 			return receive(ctx, p, cfg, hops, class);
 		if (leads_to_frames(index))
@@ -235,33 +238,33 @@ INLINE int ipv6_sound(struct packet *p, struct ipv6 *ip)
 {
 	__u32 length = IPV6_LEN + be16(ld16(&ip->payload_length));
 
-	p->l3_length = length;
-	return p->l3 + length <= p->frame;
+	p->in.l3_length = length;
+	return p->in.l3 + length <= p->in.frame;
 }
 
 INLINE int gtpu6(struct xdp_md *ctx, struct packet *p, struct settings *cfg, struct ipv6 *ip)
 {
-	int refused = refuse_gtpu6(p->port_flags, p->access, &ip->src);
+	int refused = refuse_gtpu6(p->port.flags, p->port.access, &ip->src);
 	struct udp *udp;
 
 	if (ip->next_header == NH_FRAGMENT)
 		return refused ? refused : reassemble(p);
-	udp = at(ctx, p->l3 + IPV6_LEN, UDP_LEN);
+	udp = at(ctx, p->in.l3 + IPV6_LEN, UDP_LEN);
 	if (ip->next_header != NH_UDP || !udp || ld16(&udp->dst) != be16(GTPU_PORT))
 		return REASON_PASSED;
 	if (refused)
 		return refused;
 	if (!ipv6_sound(p, ip))
 		return REASON_IPV6_MALFORMED;
-	copy16(&p->src, &ip->src);
-	copy16(&p->dst, &ip->dst);
-	return gtpu_input(ctx, p, cfg, p->l3 + IPV6_LEN, ip->hop_limit, ipv6_class(ip));
+	copy16(&p->plan.src, &ip->src);
+	copy16(&p->plan.dst, &ip->dst);
+	return gtpu_input(ctx, p, cfg, p->in.l3 + IPV6_LEN, ip->hop_limit, ipv6_class(ip));
 }
 
 INLINE int ipv6_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg,
 		      struct target *port)
 {
-	struct ipv6 *ip = at(ctx, p->l3, IPV6_LEN);
+	struct ipv6 *ip = at(ctx, p->in.l3, IPV6_LEN);
 	struct local_sid *sid;
 	struct cached *to;
 	__u32 index;
@@ -269,26 +272,26 @@ INLINE int ipv6_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg
 
 	if (!ip || be32(ld32(ip)) >> 28 != 6)
 		return REASON_PASSED;
-	p->version = 6;
-	if (p->group)
+	p->in.version = 6;
+	if (p->in.group)
 		return REASON_PASSED;
 	sid = find_sid(cfg, &ip->dst, &index);
-	refused = refuse6(cfg, p->port_flags, p->access, sid, ip);
+	refused = refuse6(cfg, p->port.flags, p->port.access, sid, ip);
 	if (refused)
 		return refused;
 	if (sid) {
-		p->sid = index;
+		p->found.sid = index;
 		if (!ipv6_sound(p, ip))
 			return REASON_IPV6_MALFORMED;
-		p->sid_length = p->l3_length;
+		p->found.sid_length = p->in.l3_length;
 		return behave(ctx, p, cfg, sid, ip);
 	}
 	if (is_gtpu6(cfg, &ip->dst))
 		return gtpu6(ctx, p, cfg, ip);
-	refused = refuse_ue6(cfg, p->port_flags, ip);
+	refused = refuse_ue6(cfg, p->port.flags, ip);
 	if (refused == REASON_UE_SOURCE) {
 		refused = return_from_n6_by6(p, ip);
-		ip = at(ctx, p->l3, IPV6_LEN);
+		ip = at(ctx, p->in.l3, IPV6_LEN);
 	}
 	if (refused || !ip)
 		return refused ? refused : REASON_IPV6_MALFORMED;
@@ -298,21 +301,21 @@ INLINE int ipv6_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg
 
 		if (t && t->action)
 			return steer(ctx, p, cfg, TARGET_TUNNEL, index);
-		p->port_table = 0; /* a pool's addresses are the same for all ports */
+		p->port.table = 0; /* a pool's addresses are the same for all ports */
 	}
-	p->family = 6;
-	copy16(&p->dst, &ip->dst);
-	index = cfg->pdr_slots && is_n6(p->port_flags) ? pdr_of_destination(p) : 0;
+	p->plan.family = 6;
+	copy16(&p->plan.dst, &ip->dst);
+	index = cfg->pdr_slots && is_n6(p->port.flags) ? pdr_of_destination(p) : 0;
 	if (index)
 		return steer(ctx, p, cfg, TARGET_PDR, index);
 	to = steered_packet(p);
-	if (to && to->kind && !may_steer(p->port_flags, to->kind) && !of_pool6(cfg, p))
+	if (to && to->kind && !may_steer(p->port.flags, to->kind) && !of_pool6(cfg, p))
 		return REASON_ROLE;
 	if (to && to->kind)
 		return steer(ctx, p, cfg, to->kind, to->index);
-	if (!port || is_local6(&p->dst))
+	if (!port || is_local6(&p->plan.dst))
 		return REASON_PASSED;
-	if (!may_steer(p->port_flags, port->kind))
+	if (!may_steer(p->port.flags, port->kind))
 		return REASON_ROLE;
 	return steer(ctx, p, cfg, port->kind, port->index);
 }
@@ -322,23 +325,23 @@ INLINE int ipv6_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg
 /* Fills in l3_length; whether the header can be believed. */
 GLOBAL int is_ipv4_sound(struct xdp_md *ctx, struct packet *p)
 {
-	struct ipv4 *ip = p ? at(ctx, p->l3, IPV4_LEN) : 0;
+	struct ipv4 *ip = p ? at(ctx, p->in.l3, IPV4_LEN) : 0;
 	__u32 header;
 
 	if (!ip)
 		return 0;
 	header = (ip->version_ihl & 0xf) * 4u;
-	p->l3_length = be16(ld16(&ip->length));
-	return header >= IPV4_LEN && p->l3_length >= header && p->l3 + p->l3_length <= p->frame &&
-	       is_ipv4_intact(ctx, p->l3);
+	p->in.l3_length = be16(ld16(&ip->length));
+	return header >= IPV4_LEN && p->in.l3_length >= header &&
+	       p->in.l3 + p->in.l3_length <= p->in.frame && is_ipv4_intact(ctx, p->in.l3);
 }
 
 /* UDP to port 2152 of our own, or to a translated prefix (`m`). */
 INLINE int gtpu4(struct xdp_md *ctx, struct packet *p, struct settings *cfg, struct ipv4 *ip,
 		 struct mobile *m)
 {
-	__u32 l4 = p->l3 + (ip->version_ihl & 0xf) * 4u;
-	int refused = refuse_gtpu4(p->port_flags, p->access, ld32(&ip->src));
+	__u32 l4 = p->in.l3 + (ip->version_ihl & 0xf) * 4u;
+	int refused = refuse_gtpu4(p->port.flags, p->port.access, ld32(&ip->src));
 	struct udp *udp;
 
 	if (ip->protocol != NH_UDP)
@@ -357,15 +360,15 @@ INLINE int gtpu4(struct xdp_md *ctx, struct packet *p, struct settings *cfg, str
 		return REASON_IPV4_MALFORMED;
 	if (m)
 		return h_m_gtp4_d(ctx, p, m, l4);
-	ip = at(ctx, p->l3, IPV4_LEN);
+	ip = at(ctx, p->in.l3, IPV4_LEN);
 	if (!ip)
 		return REASON_IPV4_MALFORMED;
-	st32(&p->src, ld32(&ip->src));
-	st32(&p->dst, ld32(&ip->dst));
+	st32(&p->plan.src, ld32(&ip->src));
+	st32(&p->plan.dst, ld32(&ip->dst));
 	return gtpu_input(ctx, p, cfg, l4, ip->ttl, ip->tos);
 }
 
-/* The IPv4 packet at p->l3 comes from outside of a NAT: CONTINUE, with its UE's address if it
+/* The IPv4 packet at p->in.l3 comes from outside of a NAT: CONTINUE, with its UE's address if it
  * was for a public one, or a reason. */
 GLOBAL int nat_input(struct xdp_md *ctx, struct packet *p)
 {
@@ -375,7 +378,7 @@ GLOBAL int nat_input(struct xdp_md *ctx, struct packet *p)
 
 	if (!p)
 		return REASON_NAT_PROTOCOL;
-	ip = at(ctx, p->l3, IPV4_LEN);
+	ip = at(ctx, p->in.l3, IPV4_LEN);
 	if (!ip)
 		return REASON_IPV4_MALFORMED;
 	which = nat_of_address(ld32(&ip->dst));
@@ -387,12 +390,12 @@ GLOBAL int nat_input(struct xdp_md *ctx, struct packet *p)
 		return CONTINUE;
 	if (!is_ipv4_sound(ctx, p))
 		return REASON_IPV4_MALFORMED;
-	ip = at(ctx, p->l3, IPV4_LEN);
+	ip = at(ctx, p->in.l3, IPV4_LEN);
 	if (!ip || be16(ld16(&ip->fragment)) & IPV4_FRAGMENT_MASK)
 		return reassemble(p);
-	if (p->port_flags & PORT_PARTIAL_CHECKSUM)
-		complete_checksum(ctx, p->l3, p->l3_length, 4);
-	p->nat_l3 = p->l3;
+	if (p->port.flags & PORT_PARTIAL_CHECKSUM)
+		complete_checksum(ctx, p->in.l3, p->in.l3_length, 4);
+	p->nat.l3 = p->in.l3;
 	reason = nat_destination(ctx, p, which);
 	return reason ? reason : CONTINUE;
 }
@@ -400,28 +403,28 @@ GLOBAL int nat_input(struct xdp_md *ctx, struct packet *p)
 INLINE int ipv4_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg,
 		      struct target *port)
 {
-	struct ipv4 *ip = at(ctx, p->l3, IPV4_LEN);
+	struct ipv4 *ip = at(ctx, p->in.l3, IPV4_LEN);
 	struct cached *to;
 	__u32 index, dst;
 	int refused;
 
 	if (!ip || ip->version_ihl >> 4 != 4)
 		return REASON_PASSED;
-	p->version = 4;
-	if (p->group)
+	p->in.version = 4;
+	if (p->in.group)
 		return REASON_PASSED;
 	if (is_gtpu4(cfg, ld32(&ip->dst)))
 		return gtpu4(ctx, p, cfg, ip, 0);
-	refused = refuse_ue4(cfg, p->port_flags, ip);
+	refused = refuse_ue4(cfg, p->port.flags, ip);
 	if (refused == REASON_UE_SOURCE) {
 		refused = return_from_n6_by4(p, ip);
-		ip = at(ctx, p->l3, IPV4_LEN);
+		ip = at(ctx, p->in.l3, IPV4_LEN);
 	}
 	if (refused || !ip)
 		return refused ? refused : REASON_IPV4_MALFORMED;
-	if (cfg->nats && is_n6(p->port_flags)) {
+	if (cfg->nats && is_n6(p->port.flags)) {
 		refused = nat_input(ctx, p);
-		ip = at(ctx, p->l3, IPV4_LEN);
+		ip = at(ctx, p->in.l3, IPV4_LEN);
 		if (refused != CONTINUE || !ip)
 			return refused;
 	}
@@ -432,29 +435,29 @@ INLINE int ipv4_input(struct xdp_md *ctx, struct packet *p, struct settings *cfg
 
 		if (t && t->action)
 			return steer(ctx, p, cfg, TARGET_TUNNEL, index);
-		p->port_table = 0; /* a pool's addresses are the same for all ports */
+		p->port.table = 0; /* a pool's addresses are the same for all ports */
 	}
-	p->family = 4;
-	st32(&p->dst, ld32(&ip->dst));
-	index = cfg->pdr_slots && is_n6(p->port_flags) ? pdr_of_destination(p) : 0;
+	p->plan.family = 4;
+	st32(&p->plan.dst, ld32(&ip->dst));
+	index = cfg->pdr_slots && is_n6(p->port.flags) ? pdr_of_destination(p) : 0;
 	if (index)
 		return steer(ctx, p, cfg, TARGET_PDR, index);
 	to = steered_packet(p);
-	if (to && to->kind && !may_steer(p->port_flags, to->kind) && !of_pool4(cfg, p))
+	if (to && to->kind && !may_steer(p->port.flags, to->kind) && !of_pool4(cfg, p))
 		return REASON_ROLE;
 	if (to && to->kind == TARGET_GTP4D) {
 		struct mobile *m;
 
 		index = to->index;
 		m = bpf_map_lookup_elem(&mobile, &index);
-		p->target_kind = TARGET_GTP4D;
+		p->found.target_kind = TARGET_GTP4D;
 		return m ? gtpu4(ctx, p, cfg, ip, m) : REASON_PASSED;
 	}
 	if (to && to->kind)
 		return steer(ctx, p, cfg, to->kind, to->index);
 	if (!port || is_local4(dst))
 		return REASON_PASSED;
-	if (!may_steer(p->port_flags, port->kind))
+	if (!may_steer(p->port.flags, port->kind))
 		return REASON_ROLE;
 	return steer(ctx, p, cfg, port->kind, port->index);
 }
@@ -466,7 +469,7 @@ INLINE int frame_input(struct xdp_md *ctx, struct packet *p, __u32 link)
 {
 	int reason = link_input(ctx, p, link);
 
-	return reason == CONTINUE_TO_UE ? send_frame(ctx, p, p->ue) : reason;
+	return reason == CONTINUE_TO_UE ? send_frame(ctx, p, p->found.ue) : reason;
 }
 
 /* What takes whole frames takes those with tags of their own, too. NOT_TAKEN: nothing takes this
@@ -479,7 +482,7 @@ GLOBAL int steer_frame(struct xdp_md *ctx, struct packet *p, __u32 outer, __u32 
 
 	if (!p)
 		return NOT_TAKEN;
-	matched = p->l3 - ETH_LEN;
+	matched = p->in.l3 - ETH_LEN;
 	t = steered_port(p, outer, inner);
 	if (!t && outer && inner) {
 		matched = VLAN_LEN;
@@ -492,8 +495,8 @@ GLOBAL int steer_frame(struct xdp_md *ctx, struct packet *p, __u32 outer, __u32 
 	}
 	if (!takes_frames(t))
 		return NOT_TAKEN;
-	p->target_kind = t->kind;
-	if (!may_steer(p->port_flags, t->kind))
+	p->found.target_kind = t->kind;
+	if (!may_steer(p->port.flags, t->kind))
 		return REASON_ROLE;
 	return t->kind == TARGET_LINK ? frame_input(ctx, p, t->index)
 				      : h_encaps_l2(ctx, p, t->index, matched, hop_limit);
@@ -531,11 +534,11 @@ INLINE int decide(struct xdp_md *ctx, struct packet *p, struct settings *cfg)
 	int reason, type;
 	__u8 *eth;
 
-	type = frame_type(ctx, &p->l3, vlan);
+	type = frame_type(ctx, &p->in.l3, vlan);
 	if (type < 0)
 		return REASON_PASSED;
-	p->port_table = vlan[0] || vlan[1] ? 0 : p->port_flags >> PORT_TABLE_SHIFT;
-	if (p->port_flags & PORT_STEERED) {
+	p->port.table = vlan[0] || vlan[1] ? 0 : p->port.flags >> PORT_TABLE_SHIFT;
+	if (p->port.flags & PORT_STEERED) {
 		reason = steer_frame(ctx, p, vlan[0], vlan[1], cfg->hop_limit);
 		if (reason != NOT_TAKEN)
 			return reason;
@@ -544,14 +547,14 @@ INLINE int decide(struct xdp_md *ctx, struct packet *p, struct settings *cfg)
 	eth = at(ctx, 0, ETH_LEN);
 	if (!eth)
 		return REASON_PASSED;
-	if (!is_for_port(p->port_mac, eth))
-		p->group = eth[0] & 1 ? FOR_GROUP : FOR_OTHER;
+	if (!is_for_port(p->port.mac, eth))
+		p->in.group = eth[0] & 1 ? FOR_GROUP : FOR_OTHER;
 	if (type == be16(TYPE_IPV6))
 		return guard_kernel(ctx, p, ipv6_input(ctx, p, cfg, steered));
 	if (type == be16(TYPE_IPV4))
 		return guard_kernel(ctx, p, ipv4_input(ctx, p, cfg, steered));
 	/* the kernel takes all tags off, and then `host` means nothing */
-	return is_vlan(type) && p->port_flags & PORT_ROLES ? REASON_TAGS : REASON_PASSED;
+	return is_vlan(type) && p->port.flags & PORT_ROLES ? REASON_TAGS : REASON_PASSED;
 }
 
 #endif

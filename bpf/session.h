@@ -111,12 +111,12 @@ INLINE int source_allowed(struct xdp_md *ctx, struct packet *p, struct pdr *rule
 {
 	if (!(rule->flags & (PDR_SOURCE4 | PDR_SOURCE6)))
 		return 1;
-	if (p->keep_version == 4) {
-		struct ipv4 *ip = at(ctx, p->keep, IPV4_LEN);
+	if (p->plan.keep_version == 4) {
+		struct ipv4 *ip = at(ctx, p->plan.keep, IPV4_LEN);
 
 		return ip && rule->flags & PDR_SOURCE4 && ld32(&ip->src) == rule->source4;
 	}
-	struct ipv6 *ip = at(ctx, p->keep, IPV6_LEN);
+	struct ipv6 *ip = at(ctx, p->plan.keep, IPV6_LEN);
 
 	if (!ip || !(rule->flags & PDR_SOURCE6))
 		return 0;
@@ -125,34 +125,35 @@ INLINE int source_allowed(struct xdp_md *ctx, struct packet *p, struct pdr *rule
 
 INLINE __u32 rule_of_frame(struct xdp_md *ctx, struct packet *p)
 {
-	return look_at_both(ctx, p, sought_uplink(&p->rule))
+	return look_at_both(ctx, p, sought_uplink(&p->found.rule))
 		       ? 0
-		       : find_frame_rule(p, p->rule.more, p->rule.forwarding);
+		       : find_frame_rule(p, p->found.rule.more, p->found.rule.forwarding);
 }
 
-/* The rule for the packet at p->keep that TEID or address led to `index` with;
- * then in p->pdr. 0, or a reason. */
+/* The rule for the packet at p->plan.keep that TEID or address led to `index` with;
+ * then in p->found.pdr. 0, or a reason. */
 GLOBAL int choose_rule(struct xdp_md *ctx, struct packet *p, __u32 index, __u32 receive)
 {
 	struct pdr *entry = bpf_map_lookup_elem(&pdr, &index);
 
 	if (!p || !entry)
 		return REASON_NO_PDR;
-	read_rule(&p->rule, entry);
-	if (!p->rule.action)
+	read_rule(&p->found.rule, entry);
+	if (!p->found.rule.action)
 		return REASON_NO_PDR;
-	if (receive && !p->frames && !source_allowed(ctx, p, entry))
+	if (receive && !p->plan.frames && !source_allowed(ctx, p, entry))
 		return REASON_UE_SOURCE;
-	p->pdr = index;
-	if (p->rule.action != PDR_FILTERS)
+	p->found.pdr = index;
+	if (p->found.rule.action != PDR_FILTERS)
 		return 0;
-	index = p->frames ? rule_of_frame(ctx, p)
-			  : find_rule(ctx, index, sought_at(p->keep, p->keep_length), p->qfi);
-	p->pdr = index;
+	index = p->plan.frames ? rule_of_frame(ctx, p)
+			       : find_rule(ctx, index, sought_at(p->plan.keep, p->plan.keep_length),
+					   p->gtpu.qfi);
+	p->found.pdr = index;
 	entry = bpf_map_lookup_elem(&pdr, &index);
 	if (!index || !entry)
 		return REASON_NO_PDR;
-	read_rule(&p->rule, entry);
+	read_rule(&p->found.rule, entry);
 	return 0;
 }
 
@@ -261,13 +262,13 @@ INLINE int hold(__u32 index)
 
 INLINE int give_to_buffer(struct packet *p)
 {
-	p->punt = PUNT_BUFFER;
-	p->error_info = p->pdr;
-	p->error_l3 = p->keep;
+	p->end.punt = PUNT_BUFFER;
+	p->error.info = p->found.pdr;
+	p->error.l3 = p->plan.keep;
 	return REASON_SLOW_PATH;
 }
 
-/* Whether the packet at p->keep may go by the rule p->pdr; then p->slice is what
+/* Whether the packet at p->plan.keep may go by the rule p->found.pdr; then p->found.slice is what
  * counts it too. 0, or a reason. */
 GLOBAL int admit(struct xdp_md *ctx, struct packet *p)
 {
@@ -279,11 +280,11 @@ GLOBAL int admit(struct xdp_md *ctx, struct packet *p)
 
 	if (!p)
 		return REASON_NO_PDR;
-	index = p->pdr;
+	index = p->found.pdr;
 	entry = bpf_map_lookup_elem(&pdr, &index);
 	if (!entry)
 		return REASON_NO_PDR;
-	rule = &p->rule;
+	rule = &p->found.rule;
 	switch (rule->action) {
 	case PDR_BUFFER:
 		if (was_kept(ctx))
@@ -295,7 +296,7 @@ GLOBAL int admit(struct xdp_md *ctx, struct packet *p)
 	case PDR_GATE:
 		return quota_ended(entry, index)
 			       ? REASON_GATE_CLOSED
-			       : refuse(index, p->keep_length, REASON_GATE_CLOSED);
+			       : refuse(index, p->plan.keep_length, REASON_GATE_CLOSED);
 	case PDR_FORWARD:
 		break;
 	case PDR_FULL:
@@ -309,19 +310,19 @@ GLOBAL int admit(struct xdp_md *ctx, struct packet *p)
 	f = bpf_map_lookup_elem(&forwarding, &index);
 	if (!index || !f)
 		return REASON_FAR_DROP;
-	if (quota_ended(entry, p->pdr)) {
-		tell_usage(p->pdr, SESSION_STOP, USAGE_TOLD);
+	if (quota_ended(entry, p->found.pdr)) {
+		tell_usage(p->found.pdr, SESSION_STOP, USAGE_TOLD);
 		return REASON_QUOTA;
 	}
-	p->slice = slice_index(f, rule);
-	reason = take_rates(entry, rule, p->slice, p->keep_length);
+	p->found.slice = slice_index(f, rule);
+	reason = take_rates(entry, rule, p->found.slice, p->plan.keep_length);
 	if (reason)
-		return refuse(p->pdr, p->keep_length, reason);
+		return refuse(p->found.pdr, p->plan.keep_length, reason);
 	if (usage_reached(usage_units(&entry->volume), entry->notify))
-		tell_usage(p->pdr, SESSION_NOTIFY, 0);
+		tell_usage(p->found.pdr, SESSION_NOTIFY, 0);
 	if (rule->flags & PDR_DUPLICATE) {
-		p->error_info = p->pdr;
-		p->error_l3 = p->keep;
+		p->error.info = p->found.pdr;
+		p->error.l3 = p->plan.keep;
 		hand_up(ctx, p, PUNT_DUPLICATE);
 	}
 	return 0;

@@ -113,22 +113,22 @@ GLOBAL int trace_end(struct xdp_md *ctx, struct packet *p, __u32 verdict)
 	struct trace_event *event = bpf_map_lookup_elem(&trace_scratch, &zero);
 
 	if (!p || !filter || !event ||
-	    (filter->drops_only && (verdict != XDP_DROP || p->reason == REASON_SLOW_PATH)))
+	    (filter->drops_only && (verdict != XDP_DROP || p->end.reason == REASON_SLOW_PATH)))
 		return 0;
 	event->time = bpf_ktime_get_ns();
 	event->egress = 0;
-	if (verdict == XDP_TX || p->reason == REASON_REPLIED)
-		event->egress = p->ifindex;
+	if (verdict == XDP_TX || p->end.reason == REASON_REPLIED)
+		event->egress = p->port.ifindex;
 	else if (verdict == XDP_REDIRECT)
-		event->egress = p->hop.ifindex;
-	event->sid = p->sid;
-	event->policy = p->policy;
-	event->list = p->list;
-	event->tunnel = p->tunnel;
-	event->pdr = p->pdr;
-	event->target_kind = p->target_kind;
-	event->adjacency = p->adjacency;
-	event->reason = p->reason;
+		event->egress = p->out.hop.ifindex;
+	event->sid = p->found.sid;
+	event->policy = p->found.policy;
+	event->list = p->found.list;
+	event->tunnel = p->found.tunnel;
+	event->pdr = p->found.pdr;
+	event->target_kind = p->found.target_kind;
+	event->adjacency = p->plan.adjacency;
+	event->reason = p->end.reason;
 	event->verdict = verdict;
 	event->out_length = event->out_captured = 0;
 	if (verdict != XDP_DROP) { /* of a drop nothing goes out, nor what is half done */

@@ -17,8 +17,8 @@ INLINE __u32 policy_of_route(struct cached *to)
 	return way ? way->policy : 0;
 }
 
-/* The packet at p->keep, which may leave, goes to the SID of the longest route to p->dst of its
- * slice's VPN. CONTINUE, or a reason. */
+/* The packet at p->plan.keep, which may leave, goes to the SID of the longest route to p->plan.dst
+ * of its slice's VPN. CONTINUE, or a reason. */
 GLOBAL int enter_vpn(struct xdp_md *ctx, struct packet *p)
 {
 	struct settings *cfg = &node_settings;
@@ -30,23 +30,24 @@ GLOBAL int enter_vpn(struct xdp_md *ctx, struct packet *p)
 
 	if (!p)
 		return REASON_NO_VPN_ROUTE;
-	index = p->rule.forwarding;
+	index = p->found.rule.forwarding;
 	f = bpf_map_lookup_elem(&forwarding, &index);
 	if (!f)
 		return REASON_FAR_DROP;
-	four = p->family == 4;
-	to = target_in(cfg, four ? ld32(&p->dst) : p->dst.hi, four ? ~0ull : p->dst.lo,
-		       four ? CACHE_IPV4 : 0, f->index, p->guarded ? CACHE_GUARDED : 0);
+	four = p->plan.family == 4;
+	to = target_in(cfg, four ? ld32(&p->plan.dst) : p->plan.dst.hi,
+		       four ? ~0ull : p->plan.dst.lo, four ? CACHE_IPV4 : 0, f->index,
+		       p->plan.guarded ? CACHE_GUARDED : 0);
 	index = to ? policy_of_route(to) : 0;
 	if (!index)
 		return REASON_NO_VPN_ROUTE;
-	ecn = p->ecn;
+	ecn = p->plan.ecn;
 	reason = plan_encapsulation(ctx, p, cfg->hop_limit);
 	if (reason != CONTINUE)
 		return reason;
-	p->guarded = 0; /* a UE has not named the SID */
-	p->decapsulated = 1;
-	p->class = (p->class & ~3) | ecn;
+	p->plan.guarded = 0; /* a UE has not named the SID */
+	p->plan.decapsulated = 1;
+	p->plan.class = (p->plan.class & ~3) | ecn;
 	mark(p, f);
 	reason = plan_policy(ctx, p, index, 0);
 	if (reason)

@@ -85,7 +85,7 @@ INLINE int express_complete(struct xdp_md *ctx, struct express *x, void *l3, voi
 			return 0;
 		if (there - x->length > MAX_PADDING) /* there may be more pieces */
 			there = frame_length(ctx) - express_l3(x);
-		p->received = there + express_l3(x);
+		p->in.received = there + express_l3(x);
 	}
 	if (there < x->length)
 		return 0;
@@ -98,7 +98,7 @@ INLINE __u32 express_received(struct express *x)
 {
 	struct packet *p = x->port_flags & EXPRESS_PADDED ? journey_packet() : 0;
 
-	return p ? p->received : express_l3(x) + x->length;
+	return p ? p->in.received : express_l3(x) + x->length;
 }
 
 /* `size` octets from bit `offset` of an address on, where that is the start of
@@ -181,23 +181,23 @@ GLOBAL __u32 find_adjacency(struct xdp_md *ctx, __u64 hi, __u64 lo, __u32 table,
 
 	if (!p || !ip || !slot || !several)
 		return 0;
-	p->table = table & ~(CACHE_IPV4 | CACHE_GUARDED);
-	if (!p->table)
+	p->plan.table = table & ~(CACHE_IPV4 | CACHE_GUARDED);
+	if (!p->plan.table)
 		return 0;
 	if (!slot->index && cache_holds(slot, hi, lo, table, cache_generation(&node_settings)))
 		return hop_of_flow(several, express_flow(ctx, ip, l3));
-	p->family = table & CACHE_IPV4 ? 4 : 6;
-	p->guarded = !!(table & CACHE_GUARDED);
-	p->dst = (struct words){ hi, lo };
-	p->hashed = !!(l3 & FLOW_OF_LABEL);
-	if (p->hashed)
-		p->hash = flow_again(ipv6_flow(ip));
-	p->keep = l3;
-	p->keep_length = ip_length(ip);
-	p->keep_version = ld32(ip) >> 4 & 0xf;
-	if (p->family == 4 ? is_martian4(hi) : is_martian6(&p->dst))
+	p->plan.family = table & CACHE_IPV4 ? 4 : 6;
+	p->plan.guarded = !!(table & CACHE_GUARDED);
+	p->plan.dst = (struct words){ hi, lo };
+	p->plan.hashed = !!(l3 & FLOW_OF_LABEL);
+	if (p->plan.hashed)
+		p->plan.hash = flow_again(ipv6_flow(ip));
+	p->plan.keep = l3;
+	p->plan.keep_length = ip_length(ip);
+	p->plan.keep_version = ld32(ip) >> 4 & 0xf;
+	if (p->plan.family == 4 ? is_martian4(hi) : is_martian6(&p->plan.dst))
 		return 0;
-	if (p->guarded && (pdr_of_destination(p) || may_reach(p)))
+	if (p->plan.guarded && (pdr_of_destination(p) || may_reach(p)))
 		return 0;
 	return kind_again(p) ? 0 : choose_adjacency(ctx, p);
 }

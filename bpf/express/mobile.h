@@ -32,7 +32,7 @@ INLINE struct words *express_room(void)
 {
 	struct packet *p = journey_packet();
 
-	return p ? &p->last : 0;
+	return p ? &p->plan.last : 0;
 }
 
 /* End.M.GTP6.E, behind the one SRH with one segment left. */

@@ -8,7 +8,7 @@
 #include "../payload.h"
 #include "srh.h"
 
-/* The packet at p->keep leaves a tunnel, or enters one. Takes its addresses. 0, or a
+/* The packet at p->plan.keep leaves a tunnel, or enters one. Takes its addresses. 0, or a
  * reason. */
 GLOBAL int refuse_martian(struct xdp_md *ctx, struct packet *p)
 {
@@ -17,26 +17,26 @@ GLOBAL int refuse_martian(struct xdp_md *ctx, struct packet *p)
 
 	if (!p)
 		return REASON_MARTIAN;
-	p->family = p->keep_version;
-	if (p->family == 4) {
-		four = at(ctx, p->keep, IPV4_LEN);
+	p->plan.family = p->plan.keep_version;
+	if (p->plan.family == 4) {
+		four = at(ctx, p->plan.keep, IPV4_LEN);
 		if (!four)
 			return REASON_INNER_MALFORMED;
-		st32(&p->dst, ld32(&four->dst));
-		st32(&p->src, ld32(&four->src));
+		st32(&p->plan.dst, ld32(&four->dst));
+		st32(&p->plan.src, ld32(&four->src));
 		return is_martian_source4(ld32(&four->src)) || is_martian4(ld32(&four->dst))
 			       ? REASON_MARTIAN
 			       : 0;
 	}
-	six = at(ctx, p->keep, IPV6_LEN);
+	six = at(ctx, p->plan.keep, IPV6_LEN);
 	if (!six)
 		return REASON_INNER_MALFORMED;
-	copy16(&p->dst, &six->dst);
-	copy16(&p->src, &six->src);
-	return is_martian_source6(&p->src) || is_martian6(&p->dst) ? REASON_MARTIAN : 0;
+	copy16(&p->plan.dst, &six->dst);
+	copy16(&p->plan.src, &six->src);
+	return is_martian_source6(&p->plan.src) || is_martian6(&p->plan.dst) ? REASON_MARTIAN : 0;
 }
 
-/* The packet at p->keep goes on alone; `outer` is the traffic class or TOS of
+/* The packet at p->plan.keep goes on alone; `outer` is the traffic class or TOS of
  * what it came in, adjacency and table are set. CONTINUE, or a reason. */
 GLOBAL int plan_inner(struct xdp_md *ctx, struct packet *p, __u32 outer)
 {
@@ -49,17 +49,17 @@ GLOBAL int plan_inner(struct xdp_md *ctx, struct packet *p, __u32 outer)
 	if (reason)
 		return reason;
 	if (payload_hops(ctx, p, &inner) <= 1)
-		return hop_limit_spent(p, p->keep);
+		return hop_limit_spent(p, p->plan.keep);
 	ecn = ecn_decapsulate(outer, inner);
 	if (ecn < 0)
 		return REASON_ECN;
-	p->ecn = ecn;
-	p->decapsulated = 1;
-	p->own = 0;
-	p->edit = EDIT_INNER;
-	p->length = p->keep_length;
-	p->quote = p->keep;
-	p->quote_length = p->keep_length;
+	p->plan.ecn = ecn;
+	p->plan.decapsulated = 1;
+	p->plan.own = 0;
+	p->plan.edit = EDIT_INNER;
+	p->plan.length = p->plan.keep_length;
+	p->plan.quote = p->plan.keep;
+	p->plan.quote_length = p->plan.keep_length;
 	return CONTINUE;
 }
 
@@ -68,21 +68,21 @@ INLINE int decapsulate(struct xdp_md *ctx, struct packet *p, __u8 outer)
 {
 	int reason;
 
-	p->keep = p->upper;
-	reason = take_payload(ctx, p, p->l3 + p->l3_length - p->upper,
-			      p->upper_type == NH_IPV4 ? 4 : 6, REASON_INNER_MALFORMED);
+	p->plan.keep = p->in.upper;
+	reason = take_payload(ctx, p, p->in.l3 + p->in.l3_length - p->in.upper,
+			      p->in.upper_type == NH_IPV4 ? 4 : 6, REASON_INNER_MALFORMED);
 	return reason ? reason : plan_inner(ctx, p, outer);
 }
 
 INLINE int decapsulate_frame(struct packet *p)
 {
-	p->keep = p->upper;
-	p->keep_length = p->l3 + p->l3_length - p->upper;
-	if (p->keep_length < ETH_LEN)
+	p->plan.keep = p->in.upper;
+	p->plan.keep_length = p->in.l3 + p->in.l3_length - p->in.upper;
+	if (p->plan.keep_length < ETH_LEN)
 		return REASON_INNER_MALFORMED;
-	p->keep_version = 0;
-	p->table = 0; /* the adjacency or nothing: a frame has no destination to look up */
-	p->push = PUSH_FRAME;
+	p->plan.keep_version = 0;
+	p->plan.table = 0; /* the adjacency or nothing: a frame has no destination to look up */
+	p->plan.push = PUSH_FRAME;
 	return CONTINUE;
 }
 
@@ -112,17 +112,17 @@ INLINE void plan_way(struct packet *p, struct local_sid *sid)
 	switch (sid->behavior) {
 	case END_X:
 	case END_DX2:
-		p->adjacency = sid->adjacency;
-		p->table = 0;
+		p->plan.adjacency = sid->adjacency;
+		p->plan.table = 0;
 		break;
 	case END_DX4:
 	case END_DX6:
-		p->adjacency = sid->flags & SID_DIRECT ? 0 : sid->adjacency;
-		p->table = sid->flags & SID_DIRECT ? MAIN_TABLE : 0;
+		p->plan.adjacency = sid->flags & SID_DIRECT ? 0 : sid->adjacency;
+		p->plan.table = sid->flags & SID_DIRECT ? MAIN_TABLE : 0;
 		break;
 	default:
-		p->adjacency = 0;
-		p->table = sid->table;
+		p->plan.adjacency = 0;
+		p->plan.table = sid->table;
 	}
 }
 
@@ -133,14 +133,14 @@ INLINE int end_d(struct xdp_md *ctx, struct packet *p, struct local_sid *sid, st
 
 	if (reason != CONTINUE)
 		return reason;
-	if (p->segments_left)
+	if (p->in.segments_left)
 		return bad_segments_left(p);
-	if (p->upper_type == NH_FRAGMENT)
+	if (p->in.upper_type == NH_FRAGMENT)
 		return reassemble(p);
-	if (!takes(sid, p->upper_type))
+	if (!takes(sid, p->in.upper_type))
 		return upper_layer(p, sid);
 	plan_way(p, sid);
-	if (p->upper_type == NH_ETHERNET)
+	if (p->in.upper_type == NH_ETHERNET)
 		return decapsulate_frame(p);
 	return decapsulate(ctx, p, class);
 }

@@ -7,21 +7,21 @@
 #include "decap.h"
 #include "../push.h"
 
-/* The outer IPv6 packet goes on to p->dst. */
+/* The outer IPv6 packet goes on to p->plan.dst. */
 INLINE int plan_endpoint(struct packet *p, struct local_sid *sid, struct ipv6 *ip)
 {
-	p->edit = EDIT_ENDPOINT;
-	p->family = 6;
-	p->keep = p->l3;
-	p->keep_length = p->l3_length;
-	p->keep_version = 0; /* no inner packet comes to light */
-	p->length = p->l3_length;
-	p->quote = p->l3;
-	p->quote_length = p->l3_length;
+	p->plan.edit = EDIT_ENDPOINT;
+	p->plan.family = 6;
+	p->plan.keep = p->in.l3;
+	p->plan.keep_length = p->in.l3_length;
+	p->plan.keep_version = 0; /* no inner packet comes to light */
+	p->plan.length = p->in.l3_length;
+	p->plan.quote = p->in.l3;
+	p->plan.quote_length = p->in.l3_length;
 	plan_way(p, sid);
-	p->hash = flow_again(ipv6_flow(ip));
-	p->hashed = 1;
-	copy16(&p->src, &ip->src);
+	p->plan.hash = flow_again(ipv6_flow(ip));
+	p->plan.hashed = 1;
+	copy16(&p->plan.src, &ip->src);
 	return CONTINUE;
 }
 
@@ -42,13 +42,14 @@ INLINE int next_csid(struct local_sid *sid, struct ipv6 *ip, void *to)
 /* Segments Left is 0: USD, USP, or the upper layer. */
 INLINE int end_of_path(struct xdp_md *ctx, struct packet *p, struct local_sid *sid, __u8 class)
 {
-	if (p->upper_type == NH_FRAGMENT)
+	if (p->in.upper_type == NH_FRAGMENT)
 		return reassemble(p);
-	if (sid->flavors & FLAVOR_USD && (p->upper_type == NH_IPV4 || p->upper_type == NH_IPV6)) {
+	if (sid->flavors & FLAVOR_USD &&
+	    (p->in.upper_type == NH_IPV4 || p->in.upper_type == NH_IPV6)) {
 		plan_way(p, sid);
 		return decapsulate(ctx, p, class);
 	}
-	if (sid->flavors & FLAVOR_USP && p->srh && sid->flags & SID_ALLOW_UPPER_LAYER) {
+	if (sid->flavors & FLAVOR_USP && p->in.srh && sid->flags & SID_ALLOW_UPPER_LAYER) {
 		int reason = remove_srh(ctx, p);
 
 		return reason ? reason : REASON_PASSED;
@@ -62,31 +63,31 @@ INLINE int end(struct xdp_md *ctx, struct packet *p, struct local_sid *sid, stru
 	struct srh *srh;
 	int reason;
 
-	p->srh = 0;
-	if (sid->flavors & FLAVOR_NEXT_C_SID && next_csid(sid, ip, &p->dst)) {
+	p->in.srh = 0;
+	if (sid->flavors & FLAVOR_NEXT_C_SID && next_csid(sid, ip, &p->plan.dst)) {
 		if (hop_limit <= 1)
-			return hop_limit_spent(p, p->l3);
+			return hop_limit_spent(p, p->in.l3);
 		return plan_endpoint(p, sid, ip);
 	}
 	reason = find_upper(ctx, p, ip->next_header, 1);
 	if (reason != CONTINUE)
 		return reason;
-	if (!p->segments_left)
+	if (!p->in.segments_left)
 		return end_of_path(ctx, p, sid, class);
 	if (hop_limit <= 1)
-		return hop_limit_spent(p, p->l3);
+		return hop_limit_spent(p, p->in.l3);
 	reason = next_segment(ctx, p);
 	if (reason != CONTINUE)
 		return reason;
-	ip = at(ctx, p->l3, IPV6_LEN);
-	srh = at(ctx, p->srh, SRH_LEN);
+	ip = at(ctx, p->in.l3, IPV6_LEN);
+	srh = at(ctx, p->in.srh, SRH_LEN);
 	if (!ip || !srh)
 		return REASON_SRH_MALFORMED;
 	plan_endpoint(p, sid, ip);
-	if (sid->flavors & FLAVOR_PSP && p->segments_left == 1) {
-		p->pop_srh = 1;
-		p->keep_length -= SRH_LEN + 8 * (__u32)srh->length;
-		p->length = p->keep_length;
+	if (sid->flavors & FLAVOR_PSP && p->in.segments_left == 1) {
+		p->plan.pop_srh = 1;
+		p->plan.keep_length -= SRH_LEN + 8 * (__u32)srh->length;
+		p->plan.length = p->plan.keep_length;
 	}
 	return CONTINUE;
 }
@@ -99,32 +100,32 @@ INLINE int end_b6(struct xdp_md *ctx, struct packet *p, struct local_sid *sid, s
 
 	if (reason != CONTINUE)
 		return reason;
-	if (!p->segments_left)
-		return p->upper_type == NH_FRAGMENT ? reassemble(p) : upper_layer(p, sid);
-	ip = at(ctx, p->l3, IPV6_LEN);
+	if (!p->in.segments_left)
+		return p->in.upper_type == NH_FRAGMENT ? reassemble(p) : upper_layer(p, sid);
+	ip = at(ctx, p->in.l3, IPV6_LEN);
 	if (!ip)
 		return REASON_IPV6_MALFORMED;
 	if (ip->hop_limit <= 1)
-		return hop_limit_spent(p, p->l3);
+		return hop_limit_spent(p, p->in.l3);
 	reason = next_segment(ctx, p);
 	if (reason != CONTINUE)
 		return reason;
-	ip = at(ctx, p->l3, IPV6_LEN);
+	ip = at(ctx, p->in.l3, IPV6_LEN);
 	if (!ip)
 		return REASON_IPV6_MALFORMED;
-	p->edit = EDIT_ENDPOINT;
-	p->keep = p->l3;
-	p->keep_length = p->l3_length;
-	p->keep_version = 6;
-	p->quote = p->l3;
-	p->quote_length = p->l3_length;
-	p->class = ipv6_class(ip);
-	p->hop_limit = fresh;
-	p->next_header = NH_IPV6;
-	p->hash = payload_hash(ctx, p);
-	p->hashed = 1;
-	p->keep_version = 0;
-	copy16(&p->last, &p->dst);
+	p->plan.edit = EDIT_ENDPOINT;
+	p->plan.keep = p->in.l3;
+	p->plan.keep_length = p->in.l3_length;
+	p->plan.keep_version = 6;
+	p->plan.quote = p->in.l3;
+	p->plan.quote_length = p->in.l3_length;
+	p->plan.class = ipv6_class(ip);
+	p->plan.hop_limit = fresh;
+	p->plan.next_header = NH_IPV6;
+	p->plan.hash = payload_hash(ctx, p);
+	p->plan.hashed = 1;
+	p->plan.keep_version = 0;
+	copy16(&p->plan.last, &p->plan.dst);
 	reason = plan_policy(ctx, p, sid->policy, 0);
 	if (reason)
 		return reason;

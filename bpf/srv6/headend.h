@@ -5,20 +5,20 @@
 
 #include "../push.h"
 
-/* The IP packet at p->keep is about to be encapsulated: one hop less, its
+/* The IP packet at p->plan.keep is about to be encapsulated: one hop less, its
  * class goes outside. CONTINUE, or a reason. */
 INLINE int plan_encapsulation(struct xdp_md *ctx, struct packet *p, __u8 hop_limit)
 {
-	if (payload_hops(ctx, p, &p->class) <= 1)
-		return hop_limit_spent(p, p->keep);
-	p->edit = EDIT_INNER;
-	p->decapsulated = 0;
-	p->hop_limit = hop_limit;
-	p->next_header = p->keep_version == 4 ? NH_IPV4 : NH_IPV6;
-	p->quote = p->keep;
-	p->quote_length = p->keep_length;
-	p->hash = payload_hash(ctx, p);
-	p->hashed = 1;
+	if (payload_hops(ctx, p, &p->plan.class) <= 1)
+		return hop_limit_spent(p, p->plan.keep);
+	p->plan.edit = EDIT_INNER;
+	p->plan.decapsulated = 0;
+	p->plan.hop_limit = hop_limit;
+	p->plan.next_header = p->plan.keep_version == 4 ? NH_IPV4 : NH_IPV6;
+	p->plan.quote = p->plan.keep;
+	p->plan.quote_length = p->plan.keep_length;
+	p->plan.hash = payload_hash(ctx, p);
+	p->plan.hashed = 1;
 	return CONTINUE;
 }
 
@@ -53,18 +53,18 @@ INLINE int h_encaps_l2(struct xdp_md *ctx, struct packet *p, __u32 policy, __u16
 		st64(moved, first);
 		st32(moved + 8, last);
 	}
-	p->addresses = tags;
-	p->keep = tags;
-	p->keep_length = p->frame - tags;
-	p->keep_version = 0;
-	p->edit = EDIT_NONE;
-	p->class = 0;
-	p->hop_limit = hop_limit;
-	p->next_header = NH_ETHERNET;
-	p->quote = 0;
-	p->quote_length = p->keep_length;
-	p->hash = payload_hash(ctx, p);
-	p->hashed = 1;
+	p->in.addresses = tags;
+	p->plan.keep = tags;
+	p->plan.keep_length = p->in.frame - tags;
+	p->plan.keep_version = 0;
+	p->plan.edit = EDIT_NONE;
+	p->plan.class = 0;
+	p->plan.hop_limit = hop_limit;
+	p->plan.next_header = NH_ETHERNET;
+	p->plan.quote = 0;
+	p->plan.quote_length = p->plan.keep_length;
+	p->plan.hash = payload_hash(ctx, p);
+	p->plan.hashed = 1;
 	reason = plan_policy(ctx, p, policy, 0);
 	if (reason)
 		return reason;

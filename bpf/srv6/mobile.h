@@ -59,9 +59,9 @@ INLINE int is_jumbo(struct xdp_md *ctx, struct packet *p)
 {
 	struct ipv6 *ip;
 
-	if (p->keep_version != 6 || p->keep_length != IPV6_LEN)
+	if (p->plan.keep_version != 6 || p->plan.keep_length != IPV6_LEN)
 		return 0;
-	ip = at(ctx, p->keep, IPV6_LEN);
+	ip = at(ctx, p->plan.keep, IPV6_LEN);
 	return ip && ip->next_header != NH_NONE;
 }
 
@@ -71,28 +71,30 @@ INLINE int take_pdu(struct xdp_md *ctx, struct packet *p, __u8 pdu_type)
 {
 	int reason;
 
-	p->tag = 0;
-	if (p->message != GTPU_G_PDU) {
-		p->tag = message_tag(p->message);
-		if (!p->tag)
+	p->plan.tag = 0;
+	if (p->gtpu.message != GTPU_G_PDU) {
+		p->plan.tag = message_tag(p->gtpu.message);
+		if (!p->plan.tag)
 			return REASON_GTPU_MESSAGE;
-		if (p->message == GTPU_END_MARKER)
-			p->keep_length = 0;
-		p->keep_version = 0;
-		p->next_header = NH_ETHERNET;
-		p->args = args_mob(
-			0, 0, p->message == GTPU_END_MARKER ? p->teid : (__u32)p->sequence << 16);
-		p->hash = 0;
+		if (p->gtpu.message == GTPU_END_MARKER)
+			p->plan.keep_length = 0;
+		p->plan.keep_version = 0;
+		p->plan.next_header = NH_ETHERNET;
+		p->plan.args = args_mob(0, 0,
+					p->gtpu.message == GTPU_END_MARKER
+						? p->gtpu.teid
+						: (__u32)p->gtpu.sequence << 16);
+		p->plan.hash = 0;
 		return 0;
 	}
-	p->args = args_mob(p->qfi, p->rqi, p->teid);
+	p->plan.args = args_mob(p->gtpu.qfi, p->gtpu.rqi, p->gtpu.teid);
 	if (pdu_type >= PDU_ETHERNET) {
-		if (pdu_type == PDU_ETHERNET && p->keep_length < ETH_LEN)
+		if (pdu_type == PDU_ETHERNET && p->plan.keep_length < ETH_LEN)
 			return REASON_INNER_MALFORMED;
-		p->keep_version = 0;
-		p->next_header = NH_ETHERNET;
+		p->plan.keep_version = 0;
+		p->plan.next_header = NH_ETHERNET;
 	} else {
-		reason = take_payload(ctx, p, p->keep_length,
+		reason = take_payload(ctx, p, p->plan.keep_length,
 				      pdu_type == PDU_IPV4   ? 4
 				      : pdu_type == PDU_IPV6 ? 6
 							     : 0,
@@ -101,27 +103,27 @@ INLINE int take_pdu(struct xdp_md *ctx, struct packet *p, __u8 pdu_type)
 			return reason;
 		if (is_jumbo(ctx, p))
 			return REASON_INNER_MALFORMED;
-		p->next_header = p->keep_version == 4 ? NH_IPV4 : NH_IPV6;
+		p->plan.next_header = p->plan.keep_version == 4 ? NH_IPV4 : NH_IPV6;
 	}
-	p->gateway = !!p->keep_version;
-	p->hash = payload_hash(ctx, p);
+	p->plan.gateway = !!p->plan.keep_version;
+	p->plan.hash = payload_hash(ctx, p);
 	return 0;
 }
 
 INLINE void plan_translation(struct packet *p, __u8 hop_limit, __u8 class)
 {
-	p->edit = EDIT_NONE;
-	p->hop_limit = hop_limit - 1;
-	p->class = class;
-	p->quote = p->l3;
-	p->quote_length = p->l3_length;
-	p->hashed = 1;
+	p->plan.edit = EDIT_NONE;
+	p->plan.hop_limit = hop_limit - 1;
+	p->plan.class = class;
+	p->plan.quote = p->in.l3;
+	p->plan.quote_length = p->in.l3_length;
+	p->plan.hashed = 1;
 }
 
-/* H.M.GTP4.D; p->l3 is UDP over IPv4 to port 2152 and not a fragment. */
+/* H.M.GTP4.D; p->in.l3 is UDP over IPv4 to port 2152 and not a fragment. */
 INLINE int h_m_gtp4_d(struct xdp_md *ctx, struct packet *p, struct mobile *m, __u32 udp)
 {
-	struct ipv4 *ip = at(ctx, p->l3, IPV4_LEN);
+	struct ipv4 *ip = at(ctx, p->in.l3, IPV4_LEN);
 	struct u128 v;
 	__u8 at_v4;
 	int reason;
@@ -129,36 +131,36 @@ INLINE int h_m_gtp4_d(struct xdp_md *ctx, struct packet *p, struct mobile *m, __
 	if (!ip)
 		return REASON_IPV4_MALFORMED;
 	if (ip->ttl <= 1)
-		return hop_limit_spent(p, p->l3);
+		return hop_limit_spent(p, p->in.l3);
 	plan_translation(p, ip->ttl, ip->tos);
-	reason = read_gtpu(ctx, p, udp, p->l3 + p->l3_length - udp);
+	reason = read_gtpu(ctx, p, udp, p->in.l3 + p->in.l3_length - udp);
 	if (!reason)
 		reason = take_pdu(ctx, p, m->pdu_type);
 	if (reason)
 		return reason;
-	ip = at(ctx, p->l3, IPV4_LEN);
+	ip = at(ctx, p->in.l3, IPV4_LEN);
 	if (!ip)
 		return REASON_IPV4_MALFORMED;
 	at_v4 = m->target_length & 127;
 	v = place128(ld128(&m->target), be32(ld32(&ip->dst)), at_v4, 32);
-	v = place128(v, p->args, (at_v4 + 32) & 127, ARGS_MOB_BITS);
-	st128(&p->last, v);
+	v = place128(v, p->plan.args, (at_v4 + 32) & 127, ARGS_MOB_BITS);
+	st128(&p->plan.last, v);
 	at_v4 = m->source_length & 127;
 	v = clear128(ld128(&m->source), at_v4, 32);
-	st128(&p->src, place128(v, be32(ld32(&ip->src)), at_v4, 32));
-	p->extra = 1;
+	st128(&p->plan.src, place128(v, be32(ld32(&ip->src)), at_v4, 32));
+	p->plan.extra = 1;
 	if (m->policy) {
 		reason = plan_policy(ctx, p, m->policy, 1);
 		if (reason)
 			return reason;
 	} else {
 		/* the route is that of the SID without its argument, so that all of its
-		 * sessions share one cached lookup; push_ipv6 writes p->last */
-		st128(&p->dst,
-		      clear128(ld128(&p->last), (m->target_length + 32) & 127, ARGS_MOB_BITS));
-		p->adjacency = m->adjacency;
-		p->segments = 1;
-		p->srh_segments = 0;
+		 * sessions share one cached lookup; push_ipv6 writes p->plan.last */
+		st128(&p->plan.dst,
+		      clear128(ld128(&p->plan.last), (m->target_length + 32) & 127, ARGS_MOB_BITS));
+		p->plan.adjacency = m->adjacency;
+		p->plan.segments = 1;
+		p->plan.srh_segments = 0;
 	}
 	plan_srv6(p);
 	return CONTINUE;
@@ -175,35 +177,35 @@ INLINE int end_m_gtp6_d(struct xdp_md *ctx, struct packet *p, struct local_sid *
 
 	if (reason != CONTINUE)
 		return reason;
-	if (p->segments_left)
+	if (p->in.segments_left)
 		return bad_segments_left(p);
-	if (p->upper_type == NH_FRAGMENT)
+	if (p->in.upper_type == NH_FRAGMENT)
 		return reassemble(p);
-	udp = at(ctx, p->upper, UDP_LEN);
-	if (p->upper_type != NH_UDP)
+	udp = at(ctx, p->in.upper, UDP_LEN);
+	if (p->in.upper_type != NH_UDP)
 		return upper_layer(p, sid);
-	if (!udp || p->upper + UDP_LEN > p->l3 + p->l3_length)
+	if (!udp || p->in.upper + UDP_LEN > p->in.l3 + p->in.l3_length)
 		return REASON_UDP_MALFORMED;
 	if (ld16(&udp->dst) != be16(GTPU_PORT))
 		return upper_layer(p, sid);
 	if (hop_limit <= 1)
-		return hop_limit_spent(p, p->l3);
+		return hop_limit_spent(p, p->in.l3);
 	plan_translation(p, hop_limit, class);
-	reason = read_gtpu(ctx, p, p->upper, p->l3 + p->l3_length - p->upper);
+	reason = read_gtpu(ctx, p, p->in.upper, p->in.l3 + p->in.l3_length - p->in.upper);
 	if (!m)
 		return REASON_NO_SEGMENT_LIST;
 	if (!reason)
 		reason = take_pdu(ctx, p, m->pdu_type);
 	if (reason)
 		return reason;
-	copy16(&p->src, &m->source);
-	p->args_at = m->args_offset;
+	copy16(&p->plan.src, &m->source);
+	p->plan.args_at = m->args_offset;
 	if (sid->behavior == END_M_GTP6_D_DI) {
-		ip = at(ctx, p->l3, IPV6_LEN);
+		ip = at(ctx, p->in.l3, IPV6_LEN);
 		if (!ip)
 			return REASON_IPV6_MALFORMED;
-		copy16(&p->last, &ip->dst);
-		p->extra = 1;
+		copy16(&p->plan.last, &ip->dst);
+		p->plan.extra = 1;
 	}
 	reason = plan_policy(ctx, p, sid->policy, 1);
 	if (reason)
@@ -214,20 +216,21 @@ INLINE int end_m_gtp6_d(struct xdp_md *ctx, struct packet *p, struct local_sid *
 
 /* ---- SRv6 to GTP-U ---- */
 
-/* Whether the payload at p->keep looks like what p->message has behind its header, and no
+/* Whether the payload at p->plan.keep looks like what p->gtpu.message has behind its header, and no
  * Ethernet frame does: nothing, or less than a frame's header, or an Error Indication's
  * TEID and IPv6 address of the peer (TS 29.281 section 7.3.1). */
 INLINE int looks_like_message(struct xdp_md *ctx, struct packet *p)
 {
 	__u8 *ie;
 
-	if (p->message == GTPU_END_MARKER)
-		return !p->keep_length;
-	if (p->keep_length < ETH_LEN)
+	if (p->gtpu.message == GTPU_END_MARKER)
+		return !p->plan.keep_length;
+	if (p->plan.keep_length < ETH_LEN)
 		return 1;
-	ie = at(ctx, p->keep, GTPU_INDICATION6_LEN);
-	return p->message == GTPU_ERROR_INDICATION && p->keep_length == GTPU_INDICATION6_LEN &&
-	       ie && ie[0] == GTPU_IE_TEID && ie[5] == GTPU_IE_PEER && !ie[6] && ie[7] == 16;
+	ie = at(ctx, p->plan.keep, GTPU_INDICATION6_LEN);
+	return p->gtpu.message == GTPU_ERROR_INDICATION &&
+	       p->plan.keep_length == GTPU_INDICATION6_LEN && ie && ie[0] == GTPU_IE_TEID &&
+	       ie[5] == GTPU_IE_PEER && !ie[6] && ie[7] == 16;
 }
 
 /* The payload of the SRv6 packet becomes the T-PDU, or a message by its tag. */
@@ -235,44 +238,45 @@ INLINE int take_upper(struct xdp_md *ctx, struct packet *p, struct local_sid *si
 {
 	struct srh *srh;
 
-	p->keep = p->upper;
-	p->keep_length = p->l3 + p->l3_length - p->upper;
-	p->message = GTPU_G_PDU;
-	p->with_sequence = 0;
-	if (p->upper_type == NH_IPV4 || p->upper_type == NH_IPV6) {
-		int reason = take_payload(ctx, p, p->keep_length, p->upper_type == NH_IPV4 ? 4 : 6,
-					  REASON_INNER_MALFORMED);
+	p->plan.keep = p->in.upper;
+	p->plan.keep_length = p->in.l3 + p->in.l3_length - p->in.upper;
+	p->gtpu.message = GTPU_G_PDU;
+	p->plan.with_sequence = 0;
+	if (p->in.upper_type == NH_IPV4 || p->in.upper_type == NH_IPV6) {
+		int reason =
+			take_payload(ctx, p, p->plan.keep_length,
+				     p->in.upper_type == NH_IPV4 ? 4 : 6, REASON_INNER_MALFORMED);
 
 		return reason || !is_jumbo(ctx, p) ? reason : REASON_INNER_MALFORMED;
 	}
-	if (p->upper_type != NH_ETHERNET)
+	if (p->in.upper_type != NH_ETHERNET)
 		return upper_layer(p, sid);
-	p->keep_version = 0;
-	if (p->srh && !(sid->flags & SID_IGNORE_TAG)) {
-		srh = at(ctx, p->srh, SRH_LEN);
+	p->plan.keep_version = 0;
+	if (p->in.srh && !(sid->flags & SID_IGNORE_TAG)) {
+		srh = at(ctx, p->in.srh, SRH_LEN);
 		if (!srh)
 			return REASON_SRH_MALFORMED;
-		p->message = tagged_message(be16(ld16(&srh->tag)));
-		if (p->message != GTPU_G_PDU && !looks_like_message(ctx, p))
-			p->message = GTPU_G_PDU;
+		p->gtpu.message = tagged_message(be16(ld16(&srh->tag)));
+		if (p->gtpu.message != GTPU_G_PDU && !looks_like_message(ctx, p))
+			p->gtpu.message = GTPU_G_PDU;
 	}
 	return 0;
 }
 
 INLINE void plan_message(struct packet *p, struct mobile *m, __u64 args)
 {
-	p->teid = args_mob_session(args);
-	p->pdu_version = 0;
-	p->qfi = args_mob_qfi(args);
-	p->rqi = args_mob_r(args);
-	p->container = p->message == GTPU_G_PDU ? m->container : CONTAINER_NONE;
-	if (p->message != GTPU_G_PDU && p->message != GTPU_END_MARKER) {
-		p->with_sequence = 1;
-		p->sequence = p->teid >> 16;
-		p->teid = 0;
+	p->gtpu.teid = args_mob_session(args);
+	p->plan.pdu_version = 0;
+	p->gtpu.qfi = args_mob_qfi(args);
+	p->gtpu.rqi = args_mob_r(args);
+	p->plan.container = p->gtpu.message == GTPU_G_PDU ? m->container : CONTAINER_NONE;
+	if (p->gtpu.message != GTPU_G_PDU && p->gtpu.message != GTPU_END_MARKER) {
+		p->plan.with_sequence = 1;
+		p->gtpu.sequence = p->gtpu.teid >> 16;
+		p->gtpu.teid = 0;
 	}
-	if (p->message == GTPU_END_MARKER)
-		p->keep_length = 0;
+	if (p->gtpu.message == GTPU_END_MARKER)
+		p->plan.keep_length = 0;
 }
 
 /* End.M.GTP4.E and End.M.GTP6.E. */
@@ -286,14 +290,14 @@ INLINE int end_m_gtp_e(struct xdp_md *ctx, struct packet *p, struct local_sid *s
 
 	if (reason != CONTINUE)
 		return reason;
-	if (!last && !p->srh)
-		return p->upper_type == NH_FRAGMENT ? reassemble(p) : upper_layer(p, sid);
-	if (p->segments_left != (last ? 0 : 1))
+	if (!last && !p->in.srh)
+		return p->in.upper_type == NH_FRAGMENT ? reassemble(p) : upper_layer(p, sid);
+	if (p->in.segments_left != (last ? 0 : 1))
 		return bad_segments_left(p);
-	if (p->upper_type == NH_FRAGMENT)
+	if (p->in.upper_type == NH_FRAGMENT)
 		return reassemble(p);
 	if (!last) {
-		reason = next_segment(ctx, p); /* p->dst = Segment List[0] */
+		reason = next_segment(ctx, p); /* p->plan.dst = Segment List[0] */
 		if (reason != CONTINUE)
 			return reason;
 	}
@@ -301,26 +305,26 @@ INLINE int end_m_gtp_e(struct xdp_md *ctx, struct packet *p, struct local_sid *s
 	if (reason)
 		return reason;
 	if (hop_limit <= 1)
-		return hop_limit_spent(p, p->l3);
+		return hop_limit_spent(p, p->in.l3);
 	plan_translation(p, hop_limit, class);
-	p->hash = p->message == GTPU_G_PDU ? payload_hash(ctx, p) : 0;
-	ip = at(ctx, p->l3, IPV6_LEN);
+	p->plan.hash = p->gtpu.message == GTPU_G_PDU ? payload_hash(ctx, p) : 0;
+	ip = at(ctx, p->in.l3, IPV6_LEN);
 	if (!ip || !m)
 		return REASON_IPV6_MALFORMED;
 	dst = ld128(&ip->dst);
-	p->adjacency = 0;
+	p->plan.adjacency = 0;
 	if (last) {
 		plan_message(p, m, bits128(dst, (sid->length + 32) & 127, ARGS_MOB_BITS));
-		st32(&p->dst, be32(bits128(dst, sid->length & 127, 32)));
-		st32(&p->src, be32(bits128(ld128(&ip->src), m->source_length & 127, 32)));
+		st32(&p->plan.dst, be32(bits128(dst, sid->length & 127, 32)));
+		st32(&p->plan.src, be32(bits128(ld128(&ip->src), m->source_length & 127, 32)));
 		plan_gtpu(p, 4);
 	} else {
 		plan_message(p, m, bits128(dst, sid->length & 127, ARGS_MOB_BITS));
-		copy16(&p->src, &m->source);
+		copy16(&p->plan.src, &m->source);
 		plan_gtpu(p, 6);
 	}
-	p->gateway = !!p->keep_version;
-	p->own = 0; /* the sender has chosen the addresses */
+	p->plan.gateway = !!p->plan.keep_version;
+	p->plan.own = 0; /* the sender has chosen the addresses */
 	return CONTINUE;
 }
 
@@ -353,14 +357,14 @@ INLINE int end_map(struct xdp_md *ctx, struct packet *p, struct local_sid *sid, 
 	struct mobile *m = bpf_map_lookup_elem(&mobile, &sid->mobile);
 
 	if (ip->hop_limit <= 1)
-		return hop_limit_spent(p, p->l3);
+		return hop_limit_spent(p, p->in.l3);
 	if (!m)
 		return REASON_NO_ROUTE;
-	p->srh = 0;
-	copy16(&p->dst, &m->target);
+	p->in.srh = 0;
+	copy16(&p->plan.dst, &m->target);
 	plan_endpoint(p, sid, ip);
-	p->adjacency = m->adjacency;
-	p->map_checksum = 1;
+	p->plan.adjacency = m->adjacency;
+	p->plan.map_checksum = 1;
 	return CONTINUE;
 }
 
@@ -399,7 +403,7 @@ INLINE int limit_allows(struct limit *limit, __u64 rate, __u64 bits)
 	return 1;
 }
 
-/* p->sid `sid`'s argument, `length` bits into the destination at `l3`, says the
+/* p->found.sid `sid`'s argument, `length` bits into the destination at `l3`, says the
  * group and its rate. CONTINUE, or REASON_LIMITED. */
 GLOBAL int end_limit(struct xdp_md *ctx, __u32 sid, __u32 l3, __u32 mobile_index, __u32 length)
 {

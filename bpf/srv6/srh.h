@@ -7,7 +7,7 @@
 
 #define MAX_EXTENSIONS 4
 
-/* Walks from the IPv6 header at p->l3 to the upper layer, or, where the
+/* Walks from the IPv6 header at p->in.l3 to the upper layer, or, where the
  * behaviour switches by it, to an SRH with segments left. CONTINUE, or a
  * reason. */
 GLOBAL int walk_extensions(struct xdp_md *ctx, struct packet *p, __u32 stop_at_srh)
@@ -18,19 +18,19 @@ GLOBAL int walk_extensions(struct xdp_md *ctx, struct packet *p, __u32 stop_at_s
 
 	if (!p)
 		return REASON_EXTENSION_CHAIN;
-	ip = at(ctx, p->l3, IPV6_LEN);
+	ip = at(ctx, p->in.l3, IPV6_LEN);
 	if (!ip)
 		return REASON_IPV6_MALFORMED;
 	next = ip->next_header;
-	link = p->l3 + 6;
-	offset = p->l3 + IPV6_LEN;
-	end = p->l3 + p->l3_length;
+	link = p->in.l3 + 6;
+	offset = p->in.l3 + IPV6_LEN;
+	end = p->in.l3 + p->in.l3_length;
 	for (i = 0; i <= MAX_EXTENSIONS; i++) {
 		struct srh *header;
 
 		if (next != NH_HOP_BY_HOP && next != NH_DESTINATION && next != NH_ROUTING) {
-			p->upper = offset;
-			p->upper_type = next;
+			p->in.upper = offset;
+			p->in.upper_type = next;
 			return CONTINUE;
 		}
 		if (i == MAX_EXTENSIONS)
@@ -46,12 +46,12 @@ GLOBAL int walk_extensions(struct xdp_md *ctx, struct packet *p, __u32 stop_at_s
 		if (next == NH_ROUTING && header->type != SRH_TYPE && header->segments_left)
 			return parameter_problem(p, REASON_ROUTING_TYPE, 0, offset + 2);
 		if (next == NH_ROUTING && header->type == SRH_TYPE) {
-			if (p->srh)
+			if (p->in.srh)
 				break;
-			p->srh = offset;
-			p->srh_link = link;
-			p->segments_left = header->segments_left;
-			if (p->segments_left && stop_at_srh)
+			p->in.srh = offset;
+			p->in.srh_link = link;
+			p->in.segments_left = header->segments_left;
+			if (p->in.segments_left && stop_at_srh)
 				return CONTINUE;
 		}
 		next = header->next_header;
@@ -69,31 +69,31 @@ INLINE int is_extension(__u8 type)
 /* Almost every SRH is the one extension header. */
 INLINE int lone_srh(struct xdp_md *ctx, struct packet *p, int stop_at_srh)
 {
-	__u32 offset = p->l3 + IPV6_LEN, length;
+	__u32 offset = p->in.l3 + IPV6_LEN, length;
 	struct srh *srh = at(ctx, offset, SRH_LEN);
 
 	if (!srh || srh->type != SRH_TYPE)
 		return 0;
 	length = SRH_LEN + 8 * (__u32)srh->length;
-	if (IPV6_LEN + length > p->l3_length)
+	if (IPV6_LEN + length > p->in.l3_length)
 		return 0;
 	if (!(stop_at_srh && srh->segments_left) && is_extension(srh->next_header))
 		return 0;
-	p->srh = offset;
-	p->srh_link = p->l3 + 6;
-	p->segments_left = srh->segments_left;
-	p->upper = offset + length;
-	p->upper_type = srh->next_header;
+	p->in.srh = offset;
+	p->in.srh_link = p->in.l3 + 6;
+	p->in.segments_left = srh->segments_left;
+	p->in.upper = offset + length;
+	p->in.upper_type = srh->next_header;
 	return 1;
 }
 
-/* The upper layer, or the SRH, of the packet at p->l3. */
+/* The upper layer, or the SRH, of the packet at p->in.l3. */
 INLINE int find_upper(struct xdp_md *ctx, struct packet *p, __u8 next_header, int stop_at_srh)
 {
-	p->srh = 0;
-	p->segments_left = 0;
-	p->upper = p->l3 + IPV6_LEN;
-	p->upper_type = next_header;
+	p->in.srh = 0;
+	p->in.segments_left = 0;
+	p->in.upper = p->in.l3 + IPV6_LEN;
+	p->in.upper_type = next_header;
 	if (next_header == NH_ROUTING)
 		return lone_srh(ctx, p, stop_at_srh) ? CONTINUE
 						     : walk_extensions(ctx, p, stop_at_srh);
@@ -121,28 +121,28 @@ GLOBAL int take_srh_out(struct xdp_md *ctx, __u32 l3, __u32 srh_at, __u32 link_a
 /* 0, or a reason. */
 INLINE int remove_srh(struct xdp_md *ctx, struct packet *p)
 {
-	int length = take_srh_out(ctx, p->l3, p->srh, p->srh_link);
+	int length = take_srh_out(ctx, p->in.l3, p->in.srh, p->in.srh_link);
 
 	if (length < 0)
 		return REASON_EXTENSION_CHAIN;
-	p->frame -= length;
-	p->l3_length -= length;
-	p->upper -= length;
-	p->srh = 0;
+	p->in.frame -= length;
+	p->in.l3_length -= length;
+	p->in.upper -= length;
+	p->in.srh = 0;
 	return 0;
 }
 
 /* Segments Left must be 0 where a behaviour ends the path. */
 INLINE int bad_segments_left(struct packet *p)
 {
-	return parameter_problem(p, REASON_SEGMENTS_LEFT, 0, p->srh + 3);
+	return parameter_problem(p, REASON_SEGMENTS_LEFT, 0, p->in.srh + 3);
 }
 
-/* Before Segments Left is counted down (RFC 8754 section 4.3.1.1); then p->dst
+/* Before Segments Left is counted down (RFC 8754 section 4.3.1.1); then p->plan.dst
  * is the next segment. CONTINUE, or a reason. */
 INLINE int next_segment(struct xdp_md *ctx, struct packet *p)
 {
-	struct srh *srh = at(ctx, p->srh, SRH_LEN);
+	struct srh *srh = at(ctx, p->in.srh, SRH_LEN);
 	struct in6 *segment;
 
 	if (!srh)
@@ -150,11 +150,11 @@ INLINE int next_segment(struct xdp_md *ctx, struct packet *p)
 	if (2 * ((__u32)srh->last_entry + 1) > srh->length ||
 	    srh->segments_left > (__u32)srh->last_entry + 1)
 		return bad_segments_left(p);
-	segment = at(ctx, p->srh + SRH_LEN + SEGMENT_LEN * (__u32)(__u8)(srh->segments_left - 1),
+	segment = at(ctx, p->in.srh + SRH_LEN + SEGMENT_LEN * (__u32)(__u8)(srh->segments_left - 1),
 		     SEGMENT_LEN);
 	if (!segment)
 		return REASON_SRH_MALFORMED;
-	copy16(&p->dst, segment);
+	copy16(&p->plan.dst, segment);
 	return CONTINUE;
 }
 
@@ -163,7 +163,7 @@ INLINE int upper_layer(struct packet *p, struct local_sid *sid)
 {
 	if (sid->flags & SID_ALLOW_UPPER_LAYER)
 		return REASON_PASSED;
-	return parameter_problem(p, REASON_UPPER_LAYER, 4, p->upper);
+	return parameter_problem(p, REASON_UPPER_LAYER, 4, p->in.upper);
 }
 
 #endif
