@@ -129,7 +129,7 @@ func Run(o Options) []Check {
 		return merged(append(checks, n.member()...))
 	}
 	v4, v6 := families(o.Config)
-	return merged(slices.Concat(checks, forwarding(procfs, v4, v6), n.interfaces(o.Interfaces)))
+	return merged(slices.Concat(checks, forwarding(procfs, v4, v6, o.Config != nil), n.interfaces(o.Interfaces)))
 }
 
 // merged returns the checks with one line for each cause: what several interfaces have in

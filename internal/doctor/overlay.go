@@ -64,7 +64,7 @@ func (n *network) member() []Check {
 // kernel. The daemon turns forwarding on; where it runs already, it could not, or
 // somebody turned it off again.
 func (n *network) memberForwards() []Check {
-	checks := forwarding(procfs, true, true)
+	checks := forwarding(procfs, true, true, false)
 	_, running := n.Link(netdev.EntryName)
 	for i, c := range checks {
 		switch {

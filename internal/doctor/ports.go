@@ -51,7 +51,7 @@ func sendersOf(in *config.Interface) Check {
 		problem{public && in.HasRole(config.RoleN4), Fail, "the data network or customers reach N4",
 			advice("give N4 an interface or a VLAN of its own")},
 		problem{public && in.Peers.Open(), Fail, gtpu + ", those of the data network and of customers, too", name},
-		problem{in.Peers.Open(), Warn, gtpu, name})
+		problem{in.Peers.Open(), Fail, gtpu, name})
 }
 
 // hostOf looks at what of this host can be reached by an interface.
@@ -59,7 +59,7 @@ func hostOf(in *config.Interface) Check {
 	access, _ := in.HostAccess() // which was checked
 	outside := in.HasRole(config.RoleN3, config.RoleN9, config.RoleN6, config.RoleEdge)
 	return check(in.Name+": this host", "only what host lists can be reached",
-		problem{outside && access.Any, Warn, "all its services can be reached, and the kernel forwards to all networks",
+		problem{outside && access.Any, Fail, "all its services can be reached, and the kernel forwards to all networks",
 			advice("list the services in host of %s, such as host: [bgp, ping]", in.Name)},
 		problem{outside && access.Forward, Warn, "the kernel forwards to all networks what no session or policy takes",
 			advice("take forward out of host of %s, or guard the networks with the kernel's firewall", in.Name)},
@@ -101,7 +101,7 @@ func (n *network) unguarded() Check {
 		}
 	}
 	return check("other interfaces", "the kernel does not forward what comes by them",
-		problem{len(names) > 0, Warn, "the kernel forwards what comes by " + strings.Join(names, ", ") + ": to gNBs, SMFs and the data network",
+		problem{len(names) > 0, Fail, "the kernel forwards what comes by " + strings.Join(names, ", ") + ": to gNBs, SMFs and the data network",
 			command("sysctl -w %s", strings.Join(fix, " "))})
 }
 

@@ -141,10 +141,14 @@ func jit(proc string) Check {
 }
 
 // forwarding: packets whose next hop only the kernel can reach are passed to
-// it, finished; without forwarding it drops them.
-func forwarding(proc string, v4, v6 bool) (checks []Check) {
+// it, finished; without forwarding it drops them. That is a fault of a machine with a configuration.
+func forwarding(proc string, v4, v6, configured bool) (checks []Check) {
+	level := Warn
+	if configured {
+		level = Fail
+	}
 	for _, name := range netdev.ForwardingKeys(v4, v6) {
-		checks = append(checks, check(name, "on", problem{netdev.Sysctl(proc, name) != "1", Warn,
+		checks = append(checks, check(name, "on", problem{netdev.Sysctl(proc, name) != "1", level,
 			"off: packets that only the kernel can send on (next hop not resolved yet, devices without XDP) are lost",
 			command("sysctl -w %s=1", name)}))
 	}

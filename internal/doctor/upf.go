@@ -48,7 +48,7 @@ func linkOf(n *netdev.Snapshot, a netip.Addr) (netdev.Link, bool) {
 }
 
 func senders(smfs config.Senders) Check {
-	return check("N4: senders", "only those of upf.smfs", problem{smfs.Open(), Warn,
+	return check("N4: senders", "only those of upf.smfs", problem{smfs.Open(), Fail,
 		"every sender can set up and delete sessions", advice("set upf.smfs to the addresses of your SMFs")})
 }
 
@@ -77,7 +77,7 @@ func (n *network) n4Interface(a netip.Addr, l netdev.Link, there bool) Check {
 	own := advice("give N4 an interface or a VLAN of its own, with %s", a)
 	return check(fmt.Sprintf("N4: %s", a), "has an interface of its own, "+l.Name,
 		problem{!there, Fail, "no interface has the address", advice("ip address add %s dev INTERFACE", a)},
-		problem{l.Loopback || l.Kind == "dummy", Warn, "is on " + l.Name + ": whoever reaches any interface of the configuration reaches N4", own},
+		problem{l.Loopback || l.Kind == "dummy", Fail, "is on " + l.Name + ": whoever reaches any interface of the configuration reaches N4", own},
 		problem{gtpu, Fail, "shares " + l.Name + " with a GTP-U address: gNBs reach N4", own},
 		problem{port != nil && !port.HasRole(config.RoleN4, config.RoleAny), Fail, "PFCP that comes by " + l.Name + " is dropped", advice("add n4 to the roles of %s", l.Name)},
 		problem{n.leadsToN6(l), Fail, "shares " + l.Name + " with N6: the data network reaches N4", own},

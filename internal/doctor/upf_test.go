@@ -38,16 +38,21 @@ func TestUserPlane(t *testing.T) {
 	}
 	netns.Veth(t, ns, "mgmt", others, "mgmt")
 	ns.Addr(t, "mgmt", "10.9.9.1/24")
-	ns.Sysctl(t, "net.ipv4.ip_forward", "1")
-	const filter, other = "n4: reverse path filter of N4", "other interfaces"
-	for _, name := range []string{filter, other} {
+	ns.Sysctl(t, "net.ipv4.ip_forward", "0")
+	const forward, filter, other = "net.ipv4.ip_forward", "n4: reverse path filter of N4", "other interfaces"
+	for name, level := range map[string]Level{forward: Fail, filter: Warn} {
+		if c := find(t, examine("", ""), name); c.Level != level {
+			t.Errorf("%+v", c)
+		}
+	}
+	for _, name := range []string{forward, filter, other} { // forwarding is on at all interfaces then
 		c := find(t, examine("", ""), name)
-		if c.Level != Warn || len(c.Command) == 0 {
+		if c.Level == OK || len(c.Command) == 0 {
 			t.Fatalf("%+v", c)
 		}
 		ns.Run(t, c.Command[0], c.Command[1:]...)
 	}
-	for _, name := range []string{"N4: senders", "N4: UEs", "N4: 10.4.0.1", filter, other,
+	for _, name := range []string{"N4: senders", "N4: UEs", "N4: 10.4.0.1", forward, filter, other,
 		"n3: senders", "n3: this host", "n6: senders", "n6: this host", "n4: senders", "n4: this host"} {
 		if c := find(t, examine("", ""), name); c.Level != OK {
 			t.Errorf("%+v", c)
@@ -57,7 +62,7 @@ func TestUserPlane(t *testing.T) {
 		from, to, name, detail string
 		level                  Level
 	}{
-		{"smfs: [10.4.0.2/32]", "smfs: any", "N4: senders", "every sender", Warn},
+		{"smfs: [10.4.0.2/32]", "smfs: any", "N4: senders", "every sender", Fail},
 		{"  protected: [10.4.0.0/24]\n", "", "N4: UEs", "reach neither", OK},
 		{"  protected: [10.4.0.0/24]", "  ue_may_reach: [10.5.0.0/16]", "N4: UEs", "reach neither", OK},
 		{"  protected: [10.4.0.0/24]", "  ue_may_reach: [10.4.0.0/16]", "N4: UEs", "10.4.0.2/32", Fail},
@@ -66,9 +71,9 @@ func TestUserPlane(t *testing.T) {
 		{"n4: [10.4.0.1]", "n4: [10.6.0.1]", "N4: 10.6.0.1", "PFCP that comes by n6 is dropped", Fail},
 		{"roles: [n6]", "roles: [n6, n4]", "n6: senders", "reach N4", Fail},
 		{"roles: [n6], host: [ping]", "roles: [any]", "n6: senders", "everybody may send", Fail},
-		{"peers: [10.3.0.0/24]", "peers: any", "n3: senders", "every sender's GTP-U", Warn},
+		{"peers: [10.3.0.0/24]", "peers: any", "n3: senders", "every sender's GTP-U", Fail},
 		{"roles: [n6]", "roles: [n6, n3], peers: any", "n6: senders", "of the data network", Fail},
-		{"host: [ping]", "host: [any]", "n6: this host", "all its services", Warn},
+		{"host: [ping]", "host: [any]", "n6: this host", "all its services", Fail},
 		{"host: [ping]", "host: [ping, forward]", "n6: this host", "forwards to all networks", Warn},
 		{"- {name: n4, roles: [n4, n3], peers: [10.4.0.2/32]}\n", "", "N4: 10.4.0.1", "router advertisements", Warn},
 		{"n4: [10.4.0.1]", "n4: [10.9.0.1]", "N4: 10.9.0.1", "no interface has the address", Fail},
@@ -78,7 +83,7 @@ func TestUserPlane(t *testing.T) {
 		}
 	}
 	ns.IP(t, "address add 10.9.0.1/32 dev lo")
-	if c := find(t, examine("n4: [10.4.0.1]", "n4: [10.9.0.1]"), "N4: 10.9.0.1"); c.Level != Warn || !strings.Contains(c.Detail, "is on lo") {
+	if c := find(t, examine("n4: [10.4.0.1]", "n4: [10.9.0.1]"), "N4: 10.9.0.1"); c.Level != Fail || !strings.Contains(c.Detail, "is on lo") {
 		t.Errorf("on the loopback: %+v", c)
 	}
 }
