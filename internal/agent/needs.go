@@ -17,6 +17,7 @@ type needs struct {
 	core *core
 	proc string // where procfs is mounted
 	said []string
+	pins string // what was said of them
 
 	goal   *plan.Goal // that config is of: nothing changes a goal
 	config *config.Config
@@ -35,6 +36,15 @@ func (n *needs) look() {
 		lines = hostNeeds(n.config, links, n.proc)
 	}
 	n.say(lines, n.core.log)
+	n.sayPins(n.core.dp.missingPins(), n.core.log)
+}
+
+// sayPins is say for pins that somebody has removed.
+func (n *needs) sayPins(missing string, log *slog.Logger) {
+	if missing != "" && n.pins == "" {
+		log.Error(missing, "event", logevent.PinsMissing)
+	}
+	n.pins = missing
 }
 
 func (n *needs) say(lines []string, log *slog.Logger) {

@@ -140,3 +140,30 @@ func TestNeedsAreSaidOnce(t *testing.T) {
 	look("the route is there again", goal, there, 0)
 	look("and lost again", goal, &netdev.Snapshot{}, 1)
 }
+
+// Pins that somebody has removed are logged once, and shown while they are gone.
+func TestMissingPinsAreSaid(t *testing.T) {
+	var log strings.Builder
+	var gone []string
+	n, dp := needs{}, &dataPath{MissingPins: func() []string { return gone }}
+	look := func() { n.sayPins(dp.missingPins(), slog.New(slog.NewTextHandler(&log, nil))) }
+	said := func() int { return strings.Count(log.String(), "event=datapath.pins_missing") }
+	look()
+	if said() != 0 || dp.missingPins() != "" {
+		t.Errorf("all are there: %s", log.String())
+	}
+	gone = []string{"/sys/fs/bpf/culvert/maps/pdr", "/sys/fs/bpf/culvert/maps/sid"}
+	look()
+	gone = gone[:1]
+	look()
+	if said() != 1 || !strings.Contains(log.String(), "2 pins are gone, such as /sys/fs/bpf/culvert/maps/pdr") {
+		t.Errorf("two are gone, then one: %s", log.String())
+	}
+	gone = nil
+	look()
+	gone = []string{"/sys/fs/bpf/culvert/maps/pdr"}
+	look()
+	if said() != 2 {
+		t.Errorf("gone again: %s", log.String())
+	}
+}

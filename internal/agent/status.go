@@ -122,12 +122,22 @@ func (c *core) problems() (out []string) {
 	if err := c.dp.Counters.LossError(); err != nil {
 		out = append(out, fmt.Sprintf("what interfaces fail to send is not counted: %v", err))
 	}
-	if c.dp.MissingPins != nil {
-		if pins := c.dp.MissingPins(); len(pins) > 0 {
-			out = append(out, fmt.Sprintf("%d pins are gone, such as %s: forwarding would end with the daemon; restart culvert while it runs", len(pins), pins[0]))
-		}
+	if missing := c.dp.missingPins(); missing != "" {
+		out = append(out, missing)
 	}
 	return out
+}
+
+// missingPins says that somebody has removed pins; empty: nobody has.
+func (dp *dataPath) missingPins() string {
+	if dp == nil || dp.MissingPins == nil {
+		return ""
+	}
+	pins := dp.MissingPins()
+	if len(pins) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d pins are gone, such as %s: forwarding would end with the daemon; restart culvert while it runs", len(pins), pins[0])
 }
 
 // Locators are the node's, with the number of SIDs in each.

@@ -112,6 +112,9 @@ var (
 	InterfaceGeneric = define("interface.generic", slog.LevelWarn,
 		"The driver cannot run XDP: the interface is attached in generic mode, which is slower.",
 		"See docs/reference/support.md for drivers.")
+	PinsMissing = define("datapath.pins_missing", slog.LevelError,
+		"Somebody has removed pins of the data path. Packets are forwarded until the daemon ends, and not after.",
+		"Restart culvert while packets flow: it pins the data path again. `culvert status` names a pin.")
 	InterfaceOpen = define("interface.open", slog.LevelError,
 		"An interface cannot be closed: until the data path is on it, the kernel gets every frame.",
 		"The error says why. The kernel's firewall can keep forwarded packets away meanwhile.")
