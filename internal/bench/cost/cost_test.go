@@ -66,7 +66,7 @@ func TestReportFromSamples(t *testing.T) {
 		t.Fatalf("%d rows, want 2: %+v", len(got.Rows), got.Rows)
 	}
 	first := got.Rows[0]
-	if first.NS != 125 || first.Times != 1.25 || first.Low != 1 || first.High != 4.0/3 {
+	if first.NS != 125 || first.Times != 1.25 || first.Ratio != 0.8 || first.Low != 1 || first.High != 4.0/3 {
 		t.Errorf("row %+v: want 125 ns, 1.25, 1 to 1.33", first)
 	}
 	if first.KernelRatio == nil || *first.KernelRatio != 4 {

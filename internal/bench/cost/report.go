@@ -21,12 +21,13 @@ type Report struct {
 
 // reportRow is one function. NS is the CPU time of a packet from generator to
 // sink; Times is how many times the baseline's, with its 95 % interval, as in the
-// report. KernelRatio is the kernel's time by ours.
+// report. Ratio is the inverse of Times: the baseline's time by ours. KernelRatio is the kernel's.
 type reportRow struct {
 	Name        string   `json:"name"`
 	Entries     uint32   `json:"entries"`
 	NS          float64  `json:"ns"`
 	Times       float64  `json:"times"`
+	Ratio       float64  `json:"ratio"`
 	Low         float64  `json:"low"`
 	High        float64  `json:"high"`
 	KernelRatio *float64 `json:"kernel_ratio"`
@@ -66,7 +67,7 @@ func (r *Report) Add(row *Row, run *result.Run, labels result.Labels) {
 		return
 	}
 	times, low, high := stats.Interval(live, packet.Baseline)
-	out := reportRow{Name: row.Name, Entries: row.Entries, NS: stats.Median(live), Times: times, Low: low, High: high}
+	out := reportRow{Name: row.Name, Entries: row.Entries, NS: stats.Median(live), Times: times, Ratio: 1 / times, Low: low, High: high}
 	if len(linux) > 0 {
 		k, _, _ := stats.Interval(linux, live)
 		out.KernelRatio = &k
