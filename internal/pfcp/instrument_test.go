@@ -81,7 +81,8 @@ func TestInstrument(t *testing.T) {
 			}
 			forwards(t, b, s, "2001:db8::2", 0x2000)
 			b.upf.mu.Lock()
-			if last := b.upf.changes[len(b.upf.changes)-1]; len(last.EndMarkers) != 1 {
+			flows := map[instrument.Dialect]int{instrument.Open5GS: 2, instrument.Free5GC: 1}[dialect] // with a FAR
+			if last := b.upf.changes[len(b.upf.changes)-1]; len(last.EndMarkers) != flows {
 				t.Errorf("end markers: %+v", last)
 			}
 			b.upf.mu.Unlock()

@@ -189,15 +189,39 @@ func (e *encoder) coreType() uint8 {
 	return typeN6
 }
 
+// farPair are the FARs of downlink and of uplink packets.
+type farPair struct{ down, up uint32 }
+
+// fars are those of the session (f is nil), or of the i-th filter. Open5GS' SMF makes a pair for each QoS flow.
+func (e *encoder) fars(f *Filter, i int) farPair {
+	if f == nil || f.QFI == 0 || e.dialect != Open5GS {
+		return farPair{e.farDown, e.farUp}
+	}
+	first := e.farCP + 1 + uint32(2*i)
+	return farPair{first, first + 1}
+}
+
+// allFARs are the pairs of the session and of its filters.
+func (e *encoder) allFARs() []farPair {
+	list := []farPair{e.fars(nil, 0)}
+	for i := range e.spec.Filters {
+		if p := e.fars(&e.spec.Filters[i], i); p != list[0] {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
 // createPDR is the rule of one direction: that of the session (f is nil), or
 // the i-th filter's.
 func (e *encoder) createPDR(down bool, f *Filter, i int) *ie.IE {
-	id, far, precedence := e.up, e.farUp, uint32(65535)
+	fars := e.fars(f, i)
+	id, far, precedence := e.up, fars.up, uint32(65535)
 	if e.dialect == Free5GC {
 		precedence = 255
 	}
 	if down {
-		id, far = e.down, e.farDown
+		id, far = e.down, fars.down
 	}
 	qers := e.usedQERs()
 	if f != nil {
@@ -304,12 +328,17 @@ func (e *encoder) ueAddress(down bool) *ie.IE {
 
 // createFARs are the first ones: downlink packets have nowhere to go yet.
 func (e *encoder) createFARs() []*ie.IE {
-	up := ie.NewCreateFAR(append([]*ie.IE{ie.NewFARID(e.farUp)}, e.toCore(ie.NewForwardingParameters)...)...)
+	up := func(id uint32) *ie.IE {
+		return ie.NewCreateFAR(append([]*ie.IE{ie.NewFARID(id)}, e.toCore(ie.NewForwardingParameters)...)...)
+	}
 	if e.dialect == Free5GC {
-		return []*ie.IE{up, ie.NewCreateFAR(ie.NewFARID(e.farDown), ie.NewApplyAction(actionForw),
+		return []*ie.IE{up(e.farUp), ie.NewCreateFAR(ie.NewFARID(e.farDown), ie.NewApplyAction(actionForw),
 			ie.NewForwardingParameters(ie.NewDestinationInterface(uint8(session.Access))))}
 	}
-	fars := []*ie.IE{ie.NewCreateFAR(ie.NewFARID(e.farDown), ie.NewApplyAction(actionBuff|actNOCP, 0), ie.NewBARID(e.bar)), up}
+	var fars []*ie.IE
+	for _, p := range e.allFARs() {
+		fars = append(fars, ie.NewCreateFAR(ie.NewFARID(p.down), e.action(actionBuff|actNOCP), ie.NewBARID(e.bar)), up(p.up))
+	}
 	if cp := e.spec.CPFunction; cp.IsValid() {
 		fars = append(fars, ie.NewCreateFAR(ie.NewFARID(e.farCP), e.action(actionForw), ie.NewForwardingParameters(
 			ie.NewDestinationInterface(uint8(session.CPFunction)), outer(endpoint{cp, uint32(e.id.cpSEID)}))))

@@ -62,28 +62,47 @@ func (e *encoder) forward() []*ie.IE {
 	}
 	pdr := e.createPDR(true, nil, 0)
 	pdr.Type = ie.UpdatePDR
-	return e.modification(pdr, e.toTunnel(false))
+	return e.modification(append([]*ie.IE{pdr}, e.toTunnel(false)...)...)
 }
 
 // handover is the modification that moves downlink packets to another tunnel.
-func (e *encoder) handover(endMarker bool) []*ie.IE { return e.modification(e.toTunnel(endMarker)) }
+func (e *encoder) handover(endMarker bool) []*ie.IE { return e.modification(e.toTunnel(endMarker)...) }
 
-func (e *encoder) toTunnel(endMarker bool) *ie.IE {
-	return ie.NewUpdateFAR(ie.NewFARID(e.farDown), e.action(actionForw), e.toAccess(endMarker))
+func (e *encoder) toTunnel(endMarker bool) []*ie.IE {
+	return e.updateDown(e.action(actionForw), e.toAccess(endMarker))
+}
+
+// updateDown and updateUp say what is done with packets of all QoS flows.
+func (e *encoder) updateDown(how ...*ie.IE) (ies []*ie.IE) {
+	for _, p := range e.allFARs() {
+		ies = append(ies, updateFAR(p.down, how))
+	}
+	return ies
+}
+
+func (e *encoder) updateUp(how ...*ie.IE) (ies []*ie.IE) {
+	for _, p := range e.allFARs() {
+		ies = append(ies, updateFAR(p.up, how))
+	}
+	return ies
+}
+
+func updateFAR(id uint32, how []*ie.IE) *ie.IE {
+	return ie.NewUpdateFAR(append([]*ie.IE{ie.NewFARID(id)}, how...)...)
 }
 
 // idle lets the UPF buffer. Free5GC's SMF asks for the usage at the same time,
 // and still says the tunnel.
 func (e *encoder) idle() []*ie.IE {
 	if e.dialect != Free5GC {
-		return e.modification(ie.NewUpdateFAR(ie.NewFARID(e.farDown), e.action(actionBuff|actNOCP), ie.NewBARID(e.bar)))
+		return e.modification(e.updateDown(e.action(actionBuff|actNOCP), ie.NewBARID(e.bar))...)
 	}
 	var tunnel *ie.IE
 	if e.id.access.addr.IsValid() {
 		tunnel = e.toAccess(false)
 	}
-	update := ie.NewUpdateFAR(ie.NewFARID(e.farDown), e.action(actionBuff|actNOCP), tunnel)
-	return append(e.modification(update), e.query()...)
+	update := e.updateDown(e.action(actionBuff|actNOCP), tunnel)
+	return append(e.modification(update...), e.query()...)
 }
 
 func (e *encoder) query() []*ie.IE {
@@ -98,15 +117,15 @@ func (e *encoder) change(c *Change) []*ie.IE {
 	var ies []*ie.IE
 	switch c.Downlink {
 	case "drop":
-		ies = append(ies, ie.NewUpdateFAR(ie.NewFARID(e.farDown), e.action(actionDrop)))
+		ies = append(ies, e.updateDown(e.action(actionDrop))...)
 	case "forward":
-		ies = append(ies, ie.NewUpdateFAR(ie.NewFARID(e.farDown), e.action(actionForw), e.toAccess(false)))
+		ies = append(ies, e.toTunnel(false)...)
 	}
 	switch {
 	case c.Uplink == "drop":
-		ies = append(ies, ie.NewUpdateFAR(ie.NewFARID(e.farUp), e.action(actionDrop)))
+		ies = append(ies, e.updateUp(e.action(actionDrop))...)
 	case c.Uplink == "forward" || c.Core != nil:
-		ies = append(ies, ie.NewUpdateFAR(append([]*ie.IE{ie.NewFARID(e.farUp)}, e.toCore(ie.NewUpdateForwardingParameters)...)...))
+		ies = append(ies, e.updateUp(e.toCore(ie.NewUpdateForwardingParameters)...)...)
 	}
 	for _, id := range e.allURRs() {
 		if c.URR != nil {

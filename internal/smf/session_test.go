@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,41 @@ import (
 // fast makes what is not answered fail soon.
 func fast(u *upf, d Dialect) Options {
 	return Options{UPF: u.addr(), Dialect: d, Timeout: 100 * time.Millisecond, Attempts: 3}
+}
+
+// Open5GS' SMF makes a pair of FARs for each QoS flow, and changes those of all.
+func TestFARsOfFlows(t *testing.T) {
+	u := newUPF(t)
+	c := dial(t, fast(u, Open5GS))
+	ctx := t.Context()
+	if _, err := c.Associate(ctx); err != nil {
+		t.Fatal(err)
+	}
+	one := spec(Open5GS, 1)
+	one.Filters = []Filter{{Flow: "permit out udp from 198.51.100.7 5001 to assigned", QFI: 2}, {Flow: "permit out ip from any to assigned"}}
+	s, err := c.Establish(ctx, one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	handover := func(ctx context.Context, s Session) error {
+		return c.Handover(ctx, s, Tunnel{Address: netip.MustParseAddr("192.0.2.7"), TEID: 0x2000}, true)
+	}
+	for name, do := range map[string]func(context.Context, Session) error{"idle": c.Idle, "handover": handover} {
+		if err := do(ctx, s); err != nil {
+			t.Fatal(err)
+		}
+		var fars []uint32
+		for _, update := range u.lastModification().UpdateFAR {
+			id, err := update.FARID()
+			if err != nil {
+				t.Fatal(err)
+			}
+			fars = append(fars, id)
+		}
+		if want := []uint32{1, 4}; !slices.Equal(fars, want) {
+			t.Errorf("%s: FARs %v, want %v", name, fars, want)
+		}
+	}
 }
 
 // One session through everything, with what the UPF reads of it.

@@ -136,7 +136,7 @@ func recorder(t *testing.T) *recording {
 	return r
 }
 
-// shape is what the data path gets of a session: a line for each PDR, QER and URR, of
+// shape is what the data path gets of a session: a line for each PDR, FAR, QER and URR, of
 // which PDRs name the others by what these are, not by their IDs.
 type shape struct{ lines []string }
 
@@ -144,20 +144,27 @@ type shape struct{ lines []string }
 // F-TEIDs who chooses them. Left out are IDs, addresses, names, and what sets when usage is reported and packets are
 // dropped: a measurement must not run into that.
 var (
-	said  = []uint16{ie.SourceInterface, ie.OuterHeaderRemoval, ie.TGPPInterfaceType, ie.GateStatus, ie.MeasurementMethod, ie.MeasurementInformation}
-	named = []uint16{ie.FTEID, ie.SDFFilter, ie.QFI, ie.UEIPAddress, ie.MBR, ie.GBR, ie.NetworkInstance}
+	said = []uint16{ie.SourceInterface, ie.OuterHeaderRemoval, ie.TGPPInterfaceType, ie.GateStatus, ie.MeasurementMethod, ie.MeasurementInformation,
+		ie.ApplyAction, ie.DestinationInterface}
+	named = []uint16{ie.FTEID, ie.SDFFilter, ie.QFI, ie.UEIPAddress, ie.MBR, ie.GBR, ie.NetworkInstance, ie.OuterHeaderCreation}
 )
 
 const choose = 1 << 2 // TS 29.244, 8.2.3: the UPF does
 
+// ruleNames and ruleIDs are of the rules that a PDR names.
+var (
+	ruleNames = map[uint16]string{ie.CreateFAR: "FAR", ie.CreateQER: "QER", ie.CreateURR: "URR"}
+	ruleIDs   = map[uint16]uint16{ie.CreateFAR: ie.FARID, ie.CreateQER: ie.QERID, ie.CreateURR: ie.URRID}
+)
+
 func (s *shape) read(b []byte) {
 	rules := map[string]string{}
 	wire.Each(b, func(kind uint16, value []byte) {
-		id := map[uint16]uint16{ie.CreateQER: ie.QERID, ie.CreateURR: ie.URRID}[kind]
+		id := ruleIDs[kind]
 		if id == 0 {
 			return
 		}
-		text := fmt.Sprint(map[uint16]string{ie.CreateQER: "QER", ie.CreateURR: "URR"}[kind], content(value, rules))
+		text := ruleNames[kind] + content(value, rules)
 		wire.Each(value, func(k uint16, v []byte) {
 			if k == id {
 				rules[fmt.Sprint(id, v)] = text
@@ -179,13 +186,15 @@ func content(b []byte, rules map[string]string) string {
 		switch {
 		case kind == ie.PDI:
 			parts = append(parts, "PDI"+content(value, rules))
+		case kind == ie.ForwardingParameters:
+			parts = append(parts, "forward"+content(value, rules))
 		case slices.Contains(said, kind):
 			parts = append(parts, fmt.Sprintf("%d=%x", kind, value))
 		case kind == ie.FTEID && value[0]&choose != 0:
 			parts = append(parts, fmt.Sprint(kind, " CHOOSE"))
 		case slices.Contains(named, kind):
 			parts = append(parts, fmt.Sprint(kind))
-		case kind == ie.URRID || kind == ie.QERID:
+		case kind == ie.FARID || kind == ie.URRID || kind == ie.QERID:
 			if rule := rules[fmt.Sprint(kind, value)]; rule != "" {
 				parts = append(parts, rule)
 			}
