@@ -23,7 +23,8 @@ const (
 // Ports are all of them.
 var Ports = []string{PortIn, PortFrames, PortOut, PortN3, PortN6, PortSR, PortEdge, PortLong, PortSteered}
 
-// mtu has room for a long packet in each of the tunnels. Frames of longMTU come in several pieces.
+// mtu has room for a long packet in each of the tunnels. With longMTU only programs that take frames
+// in several pieces run in native mode.
 const (
 	mtu     = 2000
 	longMTU = 9000
