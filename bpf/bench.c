@@ -26,18 +26,21 @@ enum bench_flags {
 struct bench_place {
 	__u32 offset; /* 0: nowhere */
 	__u32 base;
-	__u32 checksum_offset; /* of an IPv4 header that it is in; 0: none */
+	__u32 checksum_offset; /* of the checksum over it; 0: none */
 };
 
 /* The frame that the front makes (its headers: the kernel has filled the buffer
  * once, and no program touches what is behind them), and where it puts a random one of `keys`
- * numbers: a session is named by its TEID, and by the UE's address. */
+ * numbers: a session is named by its TEID, and by the UE's address. A frame belongs to one of `flows`
+ * flows, of which each has a port. */
 struct bench_frame {
 	__u32 length;
 	__u32 flags;
 	__u32 keys; /* 0: every frame is the same; with `cpus`, of each of them */
 	__u32 cpus; /* that have numbers of their own, as bench_cpu says; 0: none has */
 	struct bench_place key, twin;
+	struct bench_place flow; /* of 16 bits */
+	__u32 flows; /* a power of two */
 	__u8 data[BENCH_FRAME];
 };
 
@@ -155,19 +158,15 @@ INLINE int restore(struct xdp_md *ctx, struct bench_frame *frame)
 	return bpf_xdp_adjust_tail(ctx, (int)frame->length - (int)length);
 }
 
-/* The IPv4 header checksum follows (RFC 1624). */
-INLINE int put(struct xdp_md *ctx, struct bench_place *place, __u32 number)
+/* The checksum at `offset` follows a change (RFC 1624). */
+INLINE int put_checksum(struct xdp_md *ctx, __u32 offset, __u32 from, __u32 to)
 {
-	__u8 *at = octets(ctx, place->offset, 4), *checksum;
-	__u32 sum, from, to = be32(place->base + number);
+	__u8 *checksum;
+	__u32 sum;
 
-	if (!at)
-		return -1;
-	from = ld32(at);
-	st32(at, to);
-	if (!place->checksum_offset)
+	if (!offset)
 		return 0;
-	checksum = octets(ctx, place->checksum_offset, 2);
+	checksum = octets(ctx, offset, 2);
 	if (!checksum)
 		return -1;
 	sum = (__u16)~ld16(checksum) + (__u16)~from + (__u16) ~(from >> 16) + (__u16)to +
@@ -178,28 +177,57 @@ INLINE int put(struct xdp_md *ctx, struct bench_place *place, __u32 number)
 	return 0;
 }
 
-INLINE int put_numbers(struct xdp_md *ctx, struct bench_frame *frame, __u32 key, __u32 twin)
+INLINE int put(struct xdp_md *ctx, struct bench_place *place, __u32 number)
 {
-	return put(ctx, &frame->key, key) || (frame->twin.offset && put(ctx, &frame->twin, twin));
+	__u8 *at = octets(ctx, place->offset, 4);
+	__u32 from, to = be32(place->base + number);
+
+	if (!at)
+		return -1;
+	from = ld32(at);
+	st32(at, to);
+	return put_checksum(ctx, place->checksum_offset, from, to);
 }
 
+INLINE int put_port(struct xdp_md *ctx, struct bench_place *place, __u32 number)
+{
+	__u8 *at = octets(ctx, place->offset, 2);
+	__u16 from, to = be16(place->base + number);
+
+	if (!at)
+		return -1;
+	from = ld16(at);
+	st16(at, to);
+	return put_checksum(ctx, place->checksum_offset, from, to);
+}
+
+/* The lowest bits of `random` choose the flow. */
+INLINE int put_numbers(struct xdp_md *ctx, struct bench_frame *frame, __u32 key, __u32 twin,
+		       __u32 random)
+{
+	return put(ctx, &frame->key, key) || (frame->twin.offset && put(ctx, &frame->twin, twin)) ||
+	       (frame->flows && put_port(ctx, &frame->flow, random & (frame->flows - 1)));
+}
+
+/* The sessions of the list are in no order: the place in it can tell the flow. */
 INLINE int put_drawn(struct xdp_md *ctx, struct bench_frame *frame, struct bench_cpu *cpu)
 {
-	__u32 index = cpu->draw++ * (frame->cpus ? frame->cpus : 1) + cpu->number;
-	struct bench_draw *draw;
+	__u32 draw = cpu->draw++, index = draw * (frame->cpus ? frame->cpus : 1) + cpu->number;
+	struct bench_draw *drawn;
 
 	index %= BENCH_DRAWS;
-	draw = bpf_map_lookup_elem(&bench_draw, &index);
-	return !draw || put_numbers(ctx, frame, draw->key, draw->twin);
+	drawn = bpf_map_lookup_elem(&bench_draw, &index);
+	return !drawn || put_numbers(ctx, frame, drawn->key, drawn->twin, draw);
 }
 
+/* The highest bits choose the number. */
 INLINE int put_random(struct xdp_md *ctx, struct bench_frame *frame, struct bench_cpu *cpu)
 {
-	__u32 number = (__u64)bpf_get_prandom_u32() * frame->keys >> 32;
+	__u32 random = bpf_get_prandom_u32(), number = (__u64)random * frame->keys >> 32;
 
 	if (frame->cpus)
 		number = number * frame->cpus + cpu->number;
-	return put_numbers(ctx, frame, number, number);
+	return put_numbers(ctx, frame, number, number, random);
 }
 
 INLINE int put_key(struct xdp_md *ctx, struct bench_frame *frame)

@@ -124,6 +124,9 @@ func (f Function) Frame(entries, tables uint32) progrun.Frame {
 	if f.twin.Offset != 0 {
 		put(out.Data, out.Twin)
 	}
+	if f.flow.Offset != 0 {
+		out.Flows, out.Flow = flowsOfUE, f.flow.place(f.Most, tables)
+	}
 	return out
 }
 

@@ -54,11 +54,21 @@ func (s stack) gPDU(src, dst netip.Addr, header packet.GTPU) stack {
 // (26 make the frames of 64 octets with FCS), and as large a packet of IPv6, if
 // there is room for what is behind its header: 20 octets at least (78).
 func packet4(src, dst netip.Addr, size int, checksum bool) stack {
-	return stack{ipv4(src, dst), udp(uePort, 5000, checksum), packetOf(size)}
+	return stack{ipv4(src, dst), udp(uePort, remotePort, checksum), packetOf(size)}
 }
 
-// uePort is where packets of a UE come from.
-const uePort = 4000
+// to4 is the same to a user.
+func to4(src, dst netip.Addr, size int, checksum bool) stack {
+	return stack{ipv4(src, dst), udp(remotePort, uePort, checksum), packetOf(size)}
+}
+
+// The ports of users' packets: the first one of the UE, which has one for each of its flows, and the
+// other end's.
+const (
+	uePort     = 4000
+	flowsOfUE  = 8
+	remotePort = 5000
+)
 
 // packetOf is the payload of a UDP datagram of a size.
 func packetOf(size int) packet.Payload {
@@ -66,7 +76,7 @@ func packetOf(size int) packet.Payload {
 }
 
 func packet6(src, dst netip.Addr, size int) stack {
-	return stack{packet.IPv6{Src: src, Dst: dst}, udp(4000, 5000, true), packet.Payload{Data: make(packet.Hex, Size6(size)-rig.LenUDP)}}
+	return stack{packet.IPv6{Src: src, Dst: dst}, udp(uePort, remotePort, true), packetOf(Size6(size))}
 }
 
 // Size6 returns how many octets stand behind the IPv6 header of packet6.

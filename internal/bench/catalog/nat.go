@@ -51,9 +51,10 @@ func natFunctions(size int) []Function {
 	up, down := Uplink("", s, size), Downlink("", s, size)
 	up.Name, down.Name = "nat44_uplink", "nat44_downlink"
 	block, _ := n.BlockOf(n.Pool, n.Pool.Addr())
-	pdu := stack{ipv4(Dst4, n.Addresses.Addr()), udp(5000, n.Choices(block, uePort)[0]+uePort%2, true), packetOf(size)}
+	pdu := stack{ipv4(Dst4, n.Addresses.Addr()), udp(remotePort, n.Choices(block, uePort)[0]+uePort%2, true), packetOf(size)}
 	down.Data = pdu.frame()
 	down.Key = key{Offset: rig.LenEthernet + 16, base: UENumber(n.Addresses.Addr()), checksum: rig.LenEthernet + 10}
+	up.flow, down.flow = key{}, key{} // whose ports are mapped
 	down.Needs = &up
 	return []Function{up, down}
 }

@@ -113,8 +113,8 @@ const (
 // UPFFunctions are the two directions of a session with one QER and one URR, with
 // neither, with filters, and as the SMFs of Open5GS and free5GC make them, without and
 // with a dedicated QoS flow. Then those behind a NAT, the uplink of a slice that leaves by
-// SRv6, and the uplink to many destinations. Their frames enter by ports with the roles n3
-// and n6.
+// SRv6, and the uplink to many destinations. Each frame belongs to one of 8 flows of its UE,
+// except behind the NAT. Frames enter by ports with the roles n3 and n6.
 func UPFFunctions(size int) []Function {
 	l2 := Baseline(size)
 	l2.Kernel = nil // which has no sessions
@@ -192,6 +192,7 @@ func Uplink(suffix string, s Sessions, size int) Function {
 		Data: pdu.gPDU(GNB, UPF, packet.GTPU{TEID: FirstTEID, Container: &packet.PDUSession{Type: 1, QFI: s.qfi()}}).frame(),
 		Key:  key{Offset: uplinkTEID, base: FirstTEID + place, step: step},
 		twin: key{Offset: uplinkInner + 12, base: UENumber(first) + place, checksum: uplinkInner + 10, step: step},
+		flow: key{Offset: uplinkInner + rig.LenIPv4, base: uePort},
 		Want: rig.WantIPv4(Dst4, rig.ProtoUDP, pdu.len()-rig.LenIPv4),
 	}
 }
@@ -264,17 +265,22 @@ func uplinkSRv6(size int) Function {
 func Downlink(suffix string, s Sessions, size int) Function {
 	place, step := s.at()
 	first := s.firstUE()
-	pdu := packet4(Dst4, first, size, s.IPv6) // whose checksum gives that of UDP over IPv6
+	pdu := to4(Dst4, first, size, s.IPv6) // whose checksum gives that of UDP over IPv6
 	out := rig.LenUDP + rig.LenGTPU + rig.LenContainer + pdu.len()
 	w := rig.WantIPv4(FarGTPU, rig.ProtoUDP, out)
 	if s.IPv6 {
 		w = rig.WantIPv6(farGTPU6, 16, rig.ProtoUDP, out)
 	}
+	const port = rig.LenEthernet + rig.LenIPv4 + 2
+	flow := key{Offset: port, base: uePort}
+	if s.IPv6 {
+		flow.checksum = port + 4
+	}
 	return Function{
 		Name: "downlink" + suffix, Most: s.Entries(), ports: fromN6, Sessions: &s, put: func(*config.Config, uint32) {},
 		Data: pdu.frame(),
 		Key:  key{Offset: rig.LenEthernet + 16, base: UENumber(first) + place, checksum: rig.LenEthernet + 10, step: step},
-		Want: w,
+		flow: flow, Want: w,
 	}
 }
 

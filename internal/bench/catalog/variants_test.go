@@ -64,3 +64,18 @@ func TestFramesOverIPv6(t *testing.T) {
 		}
 	}
 }
+
+// Frames of sessions belong to 8 flows of the UE, also in frames of other shapes; behind a NAT the ports are mapped.
+func TestFlowsOfUEs(t *testing.T) {
+	for _, f := range append(Variants(UPFFunctions(ShortSize)), Variants(all(ShortSize))...) {
+		frame := f.Frame(1, 1000)
+		switch {
+		case f.Sessions == nil || f.Sessions.NAT != nil:
+			if frame.Flows != 0 {
+				t.Errorf("%s: %d flows", f.Name, frame.Flows)
+			}
+		case frame.Flows != 8 || binary.BigEndian.Uint16(frame.Data[frame.Flow.Offset:]) != uePort || frame.Flow.Base != uePort:
+			t.Errorf("%s: %d flows at %d of %x", f.Name, frame.Flows, frame.Flow.Offset, frame.Data)
+		}
+	}
+}

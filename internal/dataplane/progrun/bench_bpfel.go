@@ -50,6 +50,8 @@ type benchBenchFrame struct {
 	Cpus   uint32
 	Key    benchBenchPlace
 	Twin   benchBenchPlace
+	Flow   benchBenchPlace
+	Flows  uint32
 	Data   [256]uint8
 }
 

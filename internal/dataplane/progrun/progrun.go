@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 	"net"
 
@@ -151,10 +152,17 @@ type Frame struct {
 	// numbers are made on any CPU.
 	CPUs      []int
 	Key, Twin Place
+	// Frames belong at random to Flows flows, a power of two, by a number in 16 bits at Flow. None:
+	// all belong to one.
+	Flows uint32
+	Flow  Place
 	// Pairs are Keys pairs of numbers to add to the bases of Key and Twin, of which each frame has one
 	// at random. None: both have the same number, below Keys.
 	Pairs []Pair
 }
+
+// differ says whether not all frames are the same.
+func (f *Frame) differ() bool { return f.Keys > 1 || f.Flows > 1 }
 
 // Pair are the numbers of one frame.
 type Pair = benchBenchDraw
@@ -162,7 +170,7 @@ type Pair = benchBenchDraw
 // Place is where a frame has a number: the 32 bits at Offset are Base and up.
 type Place struct {
 	Offset, Base uint32
-	// Checksum is the offset of the IPv4 header checksum over it; 0: none.
+	// Checksum is the offset of the checksum over it; 0: none.
 	Checksum uint32
 }
 
@@ -180,8 +188,11 @@ func (b *Bench) Prepare(f Frame, p *Program) error {
 	if len(f.Data) < 14 || len(f.Data) > MaxFrame {
 		return fmt.Errorf("frame of %d octets: want 14 to %d", len(f.Data), MaxFrame)
 	}
-	if f.Keys > 1 && (!f.Key.within(f.Data) || (f.Twin.Offset != 0 && !f.Twin.within(f.Data))) {
+	if f.differ() && (!f.Key.within(f.Data) || (f.Twin.Offset != 0 && !f.Twin.within(f.Data))) {
 		return fmt.Errorf("keys at %d and %d of a frame of %d octets", f.Key.Offset, f.Twin.Offset, len(f.Data))
+	}
+	if f.Flows > 0 && (bits.OnesCount32(f.Flows) != 1 || !f.Flow.within(f.Data)) {
+		return fmt.Errorf("%d flows at %d of a frame of %d octets", f.Flows, f.Flow.Offset, len(f.Data))
 	}
 	if len(f.CPUs) > int(max(f.Keys, 1)) {
 		return fmt.Errorf("%d keys for %d CPUs", f.Keys, len(f.CPUs))
@@ -222,8 +233,8 @@ func (b *Bench) draw(pairs []Pair, cpus int) error {
 
 func (b *Bench) writeFrame(f Frame, flags uint32) error {
 	e := benchBenchFrame{Length: uint32(len(f.Data)), Flags: flags}
-	if f.Keys > 1 {
-		e.Keys, e.Key, e.Twin = f.Keys, f.Key.entry(), f.Twin.entry()
+	if f.differ() {
+		e.Keys, e.Key, e.Twin, e.Flows, e.Flow = max(1, f.Keys), f.Key.entry(), f.Twin.entry(), f.Flows, f.Flow.entry()
 		if len(f.Pairs) > 0 {
 			e.Flags |= flagDrawn
 		}
@@ -233,7 +244,7 @@ func (b *Bench) writeFrame(f Frame, flags uint32) error {
 		cpus[i].Draw = rand.Uint32() // or CPUs would go through the list side by side
 	}
 	if n := uint32(len(f.CPUs)); n > 0 {
-		e.Keys, e.Cpus = f.Keys/n, n
+		e.Keys, e.Cpus = e.Keys/n, n
 		for i, cpu := range f.CPUs {
 			cpus[cpu].Number = uint32(i)
 		}

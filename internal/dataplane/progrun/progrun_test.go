@@ -247,6 +247,39 @@ func TestPairs(t *testing.T) {
 	})
 }
 
+// Frames of one session, of many and of pairs belong to as many flows as are asked for, and the checksum
+// over the port follows.
+func TestFlows(t *testing.T) {
+	l := newLine(t)
+	one, many, pairs := frame(), frame(), frame()
+	one.Keys, pairs.Keys, pairs.Pairs = 1, 1, []Pair{{Key: 7}}
+	l.ns.Do(t, func() {
+		for name, f := range map[string]Frame{"one": one, "many": many, "pairs": pairs} {
+			f.Flows, f.Flow = 8, Place{Offset: 34, Base: 4000, Checksum: 40}
+			binary.BigEndian.PutUint16(f.Data[f.Flow.Offset:], 4000)
+			want := sum(f.Data[34:])
+			ports := map[uint16]bool{}
+			for range 20 {
+				if err := l.Prepare(f, l.l2); err != nil {
+					t.Fatal(err)
+				}
+				first := l.run(t, f)
+				port := binary.BigEndian.Uint16(first[34:])
+				if port < 4000 || port >= 4008 {
+					t.Errorf("%s: port %d", name, port)
+				}
+				if got := sum(first[34:]); got != want {
+					t.Errorf("%s: the sum is %#x, want %#x", name, got, want)
+				}
+				ports[port] = true
+			}
+			if len(ports) < 4 { // 20 draws of 8
+				t.Errorf("%s: %d ports in 20 runs: they are not random", name, len(ports))
+			}
+		}
+	})
+}
+
 func TestRefusals(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: loads programs")
@@ -267,6 +300,8 @@ func TestRefusals(t *testing.T) {
 		"frame of 2049": func(f *Frame) { f.Data = make([]byte, MaxFrame+1) },
 		"keys at 0":     func(f *Frame) { f.Key.Offset = 0 },
 		"keys at 57":    func(f *Frame) { f.Key.Offset = 57 },
+		"3 flows at 34": func(f *Frame) { f.Flows, f.Flow.Offset = 3, 34 },
+		"8 flows at 0":  func(f *Frame) { f.Flows = 8 },
 	} {
 		f := frame()
 		change(&f)
