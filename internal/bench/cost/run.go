@@ -87,13 +87,18 @@ func (b *Bench) setUpSessions(ctx context.Context) error {
 		return fmt.Errorf("set up sessions: %w: %s", err, b.Daemon.Tail())
 	}
 	b.Later(b.Control.Close)
+	b.LearnTEIDs()
+	return nil
+}
+
+// LearnTEIDs has frames for the sessions that there are now: each establishment chooses TEIDs anew.
+func (b *Bench) LearnTEIDs() {
 	b.teids = map[[2]uint32][]uint32{}
 	for i, g := range b.groups() {
-		if groups[i].Local == nil {
+		if g.SMFSpec(b.tables()).Local == nil {
 			b.teids[g.ID()] = chosenTEIDs(b.Control.Groups[i])
 		}
 	}
-	return nil
 }
 
 func chosenTEIDs(g *smf.Group) (teids []uint32) {

@@ -177,8 +177,11 @@ func deleteSamples(ctx context.Context, b *cost.Bench) ([]experiment.Sample, err
 	for i := range atRate {
 		atRate[i].Name += "_5k"
 	}
-	_, err = cost.Perform(ctx, smf.Pace{Window: cost.Window}, g.Establish, g.Forward)
-	return n4Samples(append(deleted, atRate...)), err
+	if _, err = cost.Perform(ctx, smf.Pace{Window: cost.Window}, g.Establish, g.Forward); err != nil {
+		return nil, err
+	}
+	b.LearnTEIDs()
+	return n4Samples(append(deleted, atRate...)), nil
 }
 
 const (
