@@ -116,7 +116,7 @@ func TestExperimentsRefuse(t *testing.T) {
 		{"functions", "{traffic: {functions: [end_dx2]}}", `with.traffic.functions[0]: there is no "end_dx2"`},
 		{"functions", "{traffic: {runs: 1, trial: 1ms}}", "with.traffic: 1 runs of 1ms make no sense"},
 		{"scale", "{sessions: [3000000]}", "with.sessions[0]: 3000000 is out of range (fix: 1 to 2000000)"},
-		{"scale", "{rules: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]}", "with.rules: there are 12 (fix: 11 numbers at most)"},
+		{"scale", "{rules: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]}", "with.rules: there are 14 (fix: 13 numbers at most)"},
 		{"scale", "{of: [session]}", `with.of[0]: there is no "session" (fix: some of sessions, tunnels,`},
 		{"scale", "{segments: [9]}", "with.segments[0]: 9 is out of range"},
 		{"overlay", "{variants: [flat, gre]}", `line 4: with.variants[1]: there is no "gre" (fix: give some of flat, srv6,`},

@@ -42,7 +42,7 @@ func TestEveryFunctionIsThere(t *testing.T) {
 func TestEveryShapeOfSessionsIsThere(t *testing.T) {
 	want := []string{BaselineName, "uplink_destinations_1000", "uplink_destinations_100000", "uplink_ecmp", "srv6_uplink"}
 	for _, name := range []string{
-		"%s", "%s_plain", "open5gs_%s", "free5gc_%s", "open5gs_flow_%s", "free5gc_flow_%s", "nat44_%s", "%s_filters_1", "%s_filters_4", "%s_filters_16", "%s_filters_16_near",
+		"%s", "%s_plain", "open5gs_%s", "free5gc_%s", "open5gs_flow_%s", "free5gc_flow_%s", "nat44_%s", "open5gs_ipv6_%s", "free5gc_ipv6_%s", "%s_filters_1", "%s_filters_4", "%s_filters_16", "%s_filters_16_near",
 	} {
 		want = append(want, fmt.Sprintf(name, "uplink"), fmt.Sprintf(name, "downlink"))
 	}
@@ -95,6 +95,24 @@ func TestFramesOfEntries(t *testing.T) {
 			if got := binary.BigEndian.Uint32(frame.Data[frame.Key.Offset:]); got != frame.Key.Base {
 				t.Errorf("%s: the first key is %#x, want %#x", f.Name, got, frame.Key.Base)
 			}
+		}
+	}
+}
+
+// Packets of UEs with IPv6 have a right UDP checksum, whoever's the first is.
+func TestChecksumsOfUEs(t *testing.T) {
+	for _, f := range UPFFunctions(ShortSize) {
+		if f.Sessions == nil || !f.Sessions.UE6 {
+			continue
+		}
+		at := rig.LenEthernet
+		if f.twin.Offset != 0 {
+			at = uplinkInner
+		}
+		ip := f.Frame(1000, 1000).Data[at:]
+		udp := ip[rig.LenIPv6:]
+		if got := checksum.Of(slices.Concat(ip[8:40], udp), rig.ProtoUDP+uint32(len(udp))); got != 0 {
+			t.Errorf("%s: the UDP checksum is wrong by %#x", f.Name, got)
 		}
 	}
 }

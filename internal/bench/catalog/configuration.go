@@ -10,7 +10,6 @@ import (
 
 	"github.com/culvert-net/culvert/gtpu"
 	"github.com/culvert-net/culvert/internal/bench/node"
-	"github.com/culvert-net/culvert/internal/bench/rig"
 	"github.com/culvert-net/culvert/internal/checksum"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/dataplane/progrun"
@@ -148,14 +147,13 @@ func (k key) place(most, tables uint32) progrun.Place {
 	return progrun.Place{Offset: k.Offset, Base: k.base + k.step*min(most, tables), Checksum: k.checksum}
 }
 
-// put writes the first number; the checksum's header is the 20 octets that it
-// is in.
+// put writes the first number. The checksum over it follows (RFC 1624).
 func put(frame []byte, p progrun.Place) {
-	binary.BigEndian.PutUint32(frame[p.Offset:], p.Base)
-	if p.Checksum == 0 {
-		return
+	at := frame[p.Offset:][:4]
+	if p.Checksum != 0 {
+		sum := frame[p.Checksum:][:2]
+		words := []byte{^sum[0], ^sum[1], ^at[0], ^at[1], ^at[2], ^at[3]}
+		binary.BigEndian.PutUint16(sum, checksum.Of(binary.BigEndian.AppendUint32(words, p.Base), 0))
 	}
-	header := frame[p.Checksum-10:][:rig.LenIPv4]
-	binary.BigEndian.PutUint16(header[10:], 0)
-	binary.BigEndian.PutUint16(header[10:], checksum.Of(header, 0))
+	binary.BigEndian.PutUint32(at, p.Base)
 }

@@ -54,12 +54,27 @@ func (s stack) gPDU(src, dst netip.Addr, header packet.GTPU) stack {
 // (26 make the frames of 64 octets with FCS), and as large a packet of IPv6, if
 // there is room for what is behind its header: 20 octets at least (78).
 func packet4(src, dst netip.Addr, size int, checksum bool) stack {
-	return stack{ipv4(src, dst), udp(uePort, remotePort, checksum), packetOf(size)}
+	return datagram(src, dst, uePort, remotePort, size, checksum)
 }
 
-// to4 is the same to a user.
-func to4(src, dst netip.Addr, size int, checksum bool) stack {
-	return stack{ipv4(src, dst), udp(remotePort, uePort, checksum), packetOf(size)}
+func packet6(src, dst netip.Addr, size int) stack {
+	return datagram(src, dst, uePort, remotePort, size, true)
+}
+
+// datagram is packet4 or packet6 from one port to another. Over IPv6 it always has a checksum.
+func datagram(src, dst netip.Addr, sport, dport uint16, size int, checksum bool) stack {
+	if src.Is6() {
+		return stack{packet.IPv6{Src: src, Dst: dst}, udp(sport, dport, true), packetOf(Size6(size))}
+	}
+	return stack{ipv4(src, dst), udp(sport, dport, checksum), packetOf(size)}
+}
+
+// wantDatagram is such a datagram by itself.
+func wantDatagram(dst netip.Addr, size int) rig.Want {
+	if dst.Is6() {
+		return rig.WantIPv6(dst, 16, rig.ProtoUDP, Size6(size))
+	}
+	return rig.WantIPv4(dst, rig.ProtoUDP, size)
 }
 
 // The ports of users' packets: the first one of the UE, which has one for each of its flows, and the
@@ -73,10 +88,6 @@ const (
 // packetOf is the payload of a UDP datagram of a size.
 func packetOf(size int) packet.Payload {
 	return packet.Payload{Data: make(packet.Hex, size-rig.LenUDP)}
-}
-
-func packet6(src, dst netip.Addr, size int) stack {
-	return stack{packet.IPv6{Src: src, Dst: dst}, udp(uePort, remotePort, true), packetOf(Size6(size))}
 }
 
 // Size6 returns how many octets stand behind the IPv6 header of packet6.

@@ -29,18 +29,20 @@ func (n *NAT) UEPool() config.UEPool {
 	return config.UEPool{NetworkInstance: natInstance, Prefixes: []netip.Prefix{n.Pool}, NAT: &n.NAT}
 }
 
-// firstUE is the address of the first session of the first group: of those with UEs elsewhere, as
+// firstUE is the UE of the first session of the first group: of those with UEs elsewhere, as
 // if the groups before had theirs in front.
 func (s *Sessions) firstUE() netip.Addr {
 	first := s.UEs
-	if s.NAT != nil {
+	switch {
+	case s.UE6:
+		return firstUE6
+	case s.NAT != nil:
 		first = s.NAT.Pool.Addr()
-	}
-	if !first.IsValid() {
+	case !first.IsValid():
 		return FirstUE
 	}
 	place, _ := s.at()
-	return UEAt(UENumber(first) - place)
+	return later(first, -place)
 }
 
 // natFunctions are the two directions of a session of Open5GS behind a NAT. The downlink's

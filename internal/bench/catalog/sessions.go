@@ -27,6 +27,7 @@ type Sessions struct {
 	Slice   *slice.Slice // of the sessions, by its network instance; nil: none
 	UEs     netip.Addr   // address of the first UE, outside of the UE pools; invalid: in the pool
 	IPv6    bool         // N3 is IPv6
+	UE6     bool         // UEs have IPv6 addresses only
 }
 
 // The addresses of N4, all of them on the node itself: the UPF's, and that of the SMF
@@ -107,13 +108,13 @@ func withFlow(spec func(*smf.Spec)) func(*smf.Spec) {
 // are FewGroups at most.
 const (
 	FewSessions = 1000
-	FewGroups   = 11
+	FewGroups   = 13
 )
 
 // UPFFunctions are the two directions of a session with one QER and one URR, with
 // neither, with filters, and as the SMFs of Open5GS and free5GC make them, without and
-// with a dedicated QoS flow. Then those behind a NAT, the uplink of a slice that leaves by
-// SRv6, and the uplink to many destinations. Each frame belongs to one of 8 flows of its UE,
+// with a dedicated QoS flow, and for UEs with IPv6. Then those behind a NAT, the uplink of
+// a slice that leaves by SRv6, and the uplink to many destinations. Each frame belongs to one of 8 flows of its UE,
 // except behind the NAT. Frames enter by ports with the roles n3 and n6.
 func UPFFunctions(size int) []Function {
 	l2 := Baseline(size)
@@ -130,6 +131,8 @@ func UPFFunctions(size int) []Function {
 		{"free5gc_", "", Sessions{Place: 3, Most: FewSessions, Dialect: smf.Free5GC, Spec: asFree5GC}},
 		{"open5gs_flow_", "", Sessions{Place: 4, Most: FewSessions, Dialect: smf.Open5GS, Spec: withFlow(withRouterSolicitations)}},
 		{"free5gc_flow_", "", Sessions{Place: 5, Most: FewSessions, Dialect: smf.Free5GC, Spec: withFlow(asFree5GC)}},
+		{"open5gs_ipv6_", "", Sessions{Place: open5gs6Place, Most: FewSessions, Dialect: smf.Open5GS, Spec: withRouterSolicitations, UE6: true}},
+		{"free5gc_ipv6_", "", Sessions{Place: free5gc6Place, Most: FewSessions, Dialect: smf.Free5GC, Spec: asFree5GC, UE6: true}},
 		{"", "_filters_1", Sessions{Place: 0, Most: FewSessions, Dialect: smf.Free5GC, Spec: Filtered(1)}},
 		{"", "_filters_4", Sessions{Place: 1, Most: FewSessions, Dialect: smf.Free5GC, Spec: Filtered(4)}},
 		{"", "_filters_16", Sessions{Place: 2, Most: FewSessions, Dialect: smf.Free5GC, Spec: Filtered(16)}},
@@ -157,8 +160,12 @@ const (
 	FirstAccessTEID = 0x100000
 )
 
-// FirstUE is the UE of the first session.
-var FirstUE = Addr("10.0.0.1")
+// FirstUE is the UE of the first session, and firstUE6 that of one with IPv6. UENet6 is the pool of these.
+var (
+	FirstUE  = Addr("10.0.0.1")
+	firstUE6 = Addr("2001:db8:45:1::1")
+	UENet6   = netip.MustParsePrefix("2001:db8:45::/50")
+)
 
 // Entries returns how many sessions the group has at most.
 func (s Sessions) Entries() uint32 {
@@ -184,17 +191,43 @@ func (s Sessions) ID() [2]uint32 { return [2]uint32{s.Most, s.Place} }
 
 // Uplink returns the function of a group's packets from the gNB.
 func Uplink(suffix string, s Sessions, size int) Function {
+	return uplinkTo(suffix, s, s.remote(), size)
+}
+
+// remote is the other end of the UEs' packets.
+func (s *Sessions) remote() netip.Addr {
+	if s.UE6 {
+		return Dst6
+	}
+	return Dst4
+}
+
+// uplinkTo returns the uplink to another destination.
+func uplinkTo(suffix string, s Sessions, to netip.Addr, size int) Function {
 	place, step := s.at()
-	first := s.firstUE()
-	pdu := packet4(first, Dst4, size, s.NAT != nil)
+	first := s.First(0)
+	pdu := datagram(later(s.firstUE(), first), to, uePort, remotePort, size, s.NAT != nil)
+	address, port := s.placesOfUE(uplinkInner)
 	return Function{
 		Name: "uplink" + suffix, Most: s.Entries(), ports: fromGNB, Sessions: &s, put: func(*config.Config, uint32) {},
-		Data: pdu.gPDU(GNB, UPF, packet.GTPU{TEID: FirstTEID, Container: &packet.PDUSession{Type: 1, QFI: s.qfi()}}).frame(),
-		Key:  key{Offset: uplinkTEID, base: FirstTEID + place, step: step},
-		twin: key{Offset: uplinkInner + 12, base: UENumber(first) + place, checksum: uplinkInner + 10, step: step},
-		flow: key{Offset: uplinkInner + rig.LenIPv4, base: uePort},
-		Want: rig.WantIPv4(Dst4, rig.ProtoUDP, pdu.len()-rig.LenIPv4),
+		Data: pdu.gPDU(GNB, UPF, packet.GTPU{TEID: FirstTEID + first, Container: &packet.PDUSession{Type: 1, QFI: s.qfi()}}).frame(),
+		Key:  key{Offset: uplinkTEID, base: FirstTEID + place, step: step}, twin: address, flow: port,
+		Want: wantDatagram(to, size),
 	}
+}
+
+// placesOfUE are where frames have the UE's address and its port, which a packet `at` octets behind
+// their start comes from.
+func (s *Sessions) placesOfUE(at uint32) (address, port key) {
+	place, step := s.at()
+	address = key{Offset: at + 12, checksum: at + 10, base: UENumber(s.firstUE()) + place, step: step}
+	port = key{Offset: at + rig.LenIPv4, base: uePort}
+	if s.UE6 { // the number is at the same place, and UDP has a checksum over both
+		const udpChecksum = rig.LenIPv6 + 6
+		address.checksum = at + udpChecksum
+		port = key{Offset: at + rig.LenIPv6, base: uePort, checksum: at + udpChecksum}
+	}
+	return address, port
 }
 
 // Where the frames of an uplink have their TEID and the UE's packet.
@@ -239,17 +272,6 @@ func uplinkECMP(s Sessions, size int) Function {
 	return f
 }
 
-// uplinkTo returns the uplink to another destination.
-func uplinkTo(suffix string, s Sessions, to netip.Addr, size int) Function {
-	f := Uplink(suffix, s, size)
-	first := s.First(0)
-	ue := UEAt(UENumber(FirstUE) + first)
-	pdu := packet4(ue, to, size, false)
-	f.Data = pdu.gPDU(GNB, UPF, packet.GTPU{TEID: FirstTEID + first, Container: &packet.PDUSession{Type: 1, QFI: s.qfi()}}).frame()
-	f.Want = rig.WantIPv4(to, rig.ProtoUDP, pdu.len()-rig.LenIPv4)
-	return f
-}
-
 // uplinkSRv6 returns the uplink of a slice whose packets leave by an SR policy, as to the
 // End.DT46 of a VPN's provider edge.
 func uplinkSRv6(size int) Function {
@@ -263,30 +285,43 @@ func uplinkSRv6(size int) Function {
 
 // Downlink returns the function of a group's packets to the UE.
 func Downlink(suffix string, s Sessions, size int) Function {
-	place, step := s.at()
-	first := s.firstUE()
-	pdu := to4(Dst4, first, size, s.IPv6) // whose checksum gives that of UDP over IPv6
+	pdu := datagram(s.remote(), s.firstUE(), remotePort, uePort, size, s.IPv6) // whose checksum gives that of UDP over IPv6
 	out := rig.LenUDP + rig.LenGTPU + rig.LenContainer + pdu.len()
 	w := rig.WantIPv4(FarGTPU, rig.ProtoUDP, out)
 	if s.IPv6 {
 		w = rig.WantIPv6(farGTPU6, 16, rig.ProtoUDP, out)
 	}
-	const port = rig.LenEthernet + rig.LenIPv4 + 2
-	flow := key{Offset: port, base: uePort}
+	address, port := s.placesOfUE(rig.LenEthernet)
+	address.Offset += uint32(s.firstUE().BitLen() / 8) // the destination's
+	port.Offset += 2
 	if s.IPv6 {
-		flow.checksum = port + 4
+		port.checksum = port.Offset + 4
 	}
 	return Function{
 		Name: "downlink" + suffix, Most: s.Entries(), ports: fromN6, Sessions: &s, put: func(*config.Config, uint32) {},
-		Data: pdu.frame(),
-		Key:  key{Offset: rig.LenEthernet + 16, base: UENumber(first) + place, checksum: rig.LenEthernet + 10, step: step},
-		flow: flow, Want: w,
+		Data: pdu.frame(), Key: address, flow: port, Want: w,
 	}
 }
 
-// UENumber returns an IPv4 address as a number.
+// UENumber returns, as a number, the 32 bits by which UEs' addresses differ.
 func UENumber(a netip.Addr) uint32 {
-	return binary.BigEndian.Uint32(a.AsSlice())
+	return binary.BigEndian.Uint32(differing(a.AsSlice()))
+}
+
+// differing are these bits of an address: of UEs with IPv6 each has a /64.
+func differing(address []byte) []byte {
+	if len(address) == 4 {
+		return address
+	}
+	return address[4:8]
+}
+
+// later returns the address of the n-th UE behind one.
+func later(a netip.Addr, n uint32) netip.Addr {
+	b := a.AsSlice()
+	binary.BigEndian.PutUint32(differing(b), UENumber(a)+n)
+	a, _ = netip.AddrFromSlice(b) // as long as it was
+	return a
 }
 
 // UEAt returns the IPv4 address of a number.
@@ -310,8 +345,12 @@ func (s *Sessions) SMFSpec(tables uint32) smf.Spec {
 	first := s.First(tables)
 	spec := smf.Spec{
 		Name: fmt.Sprint("group", s.ID()), Count: int(count), QFI: defaultQFI, NetworkInstance: "internet",
-		UE4:    netip.PrefixFrom(UEAt(UENumber(s.firstUE())+first), 8),
 		Access: &smf.Tunnel{Address: FarGTPU, TEID: FirstAccessTEID + first},
+	}
+	if ue := later(s.firstUE(), first); s.UE6 {
+		spec.UE6 = netip.PrefixFrom(ue, UENet6.Bits())
+	} else {
+		spec.UE4 = netip.PrefixFrom(ue, 8)
 	}
 	local := UPF
 	if s.IPv6 {

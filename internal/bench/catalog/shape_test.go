@@ -36,6 +36,11 @@ func TestShapesAreThoseOfCores(t *testing.T) {
 		"open5gs_flow_downlink": {"open5gs", []int{11, 13}},
 		"free5gc_uplink":        {"free5gc", []int{5}},
 		"free5gc_downlink":      {"free5gc", []int{5}},
+		// The captures have no UE with IPv6 alone. Open5GS' sessions with IPv4 and IPv6 have the same rules.
+		"open5gs_ipv6_uplink":   {"open5gs-live", []int{147}},
+		"open5gs_ipv6_downlink": {"open5gs-live", []int{201}},
+		"free5gc_ipv6_uplink":   {"free5gc", []int{5}},
+		"free5gc_ipv6_downlink": {"free5gc", []int{5}},
 	} {
 		c, err := replay.Open(of.capture)
 		if err != nil {

@@ -105,10 +105,12 @@ func steerPort(c *config.Config, list []Function) {
 
 // The places of the groups of sessions that few functions have.
 const (
-	nearPlace    = FewGroups - 4
-	srv6Place    = FewGroups - 3
-	outsidePlace = FewGroups - 2
-	ipv6Place    = FewGroups - 1
+	open5gs6Place = FewGroups - 6
+	free5gc6Place = FewGroups - 5
+	nearPlace     = FewGroups - 4
+	srv6Place     = FewGroups - 3
+	outsidePlace  = FewGroups - 2
+	ipv6Place     = FewGroups - 1
 )
 
 // ofOtherSessions are the function for UEs outside of the pools, and with gNBs that have IPv6

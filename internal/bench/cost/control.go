@@ -142,6 +142,11 @@ func (p Plan) upfConfiguration(c *config.Config) {
 		pool = netip.PrefixFrom(catalog.UENet, bits)
 	}
 	MakeUPF(c, pool)
+	sessions := uint32(1) << (32 - pool.Bits())
+	if slices.ContainsFunc(p.groups(), func(g *catalog.Sessions) bool { return g.UE6 }) {
+		c.UPF.UEPools[0].Prefixes = append(c.UPF.UEPools[0].Prefixes, catalog.UENet6)
+		sessions += 1 << (64 - catalog.UENet6.Bits())
+	}
 	for _, g := range p.groups() {
 		if g.NAT != nil {
 			c.UPF.UEPools = append(c.UPF.UEPools, g.NAT.UEPool())
@@ -152,7 +157,7 @@ func (p Plan) upfConfiguration(c *config.Config) {
 	}
 	// Sessions with several filters have a meter for each direction, and a pair of PDRs for each
 	// filter.
-	c.Limits.Sessions = uint32(1)<<(32-pool.Bits()) + 2*rich + 2*pairs
+	c.Limits.Sessions = sessions + 2*rich + 2*pairs
 	// Filters are in runs of four: each of the pair has one at most, and Open5GS' sessions have one for the two
 	// PDRs on the uplink's F-TEID.
 	c.Limits.Tunnels, c.Limits.Filters = 1024, 1<<16+4*(filtered+2*pairs)
