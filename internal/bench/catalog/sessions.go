@@ -113,9 +113,10 @@ const (
 
 // UPFFunctions are the two directions of a session with one QER and one URR, with
 // neither, with filters, and as the SMFs of Open5GS and free5GC make them, without and
-// with a dedicated QoS flow, and for UEs with IPv6. Then those behind a NAT, the uplink of
-// a slice that leaves by SRv6, and the uplink to many destinations. Each frame belongs to one of 8 flows of its UE,
-// except behind the NAT. Frames enter by ports with the roles n3 and n6.
+// with a dedicated QoS flow, and for UEs with IPv6. Then those behind a NAT and with a
+// framed route, the uplink of a slice that leaves by SRv6, and the uplink to many
+// destinations. Each frame belongs to one of 8 flows of its UE, except behind the NAT.
+// Frames enter by ports with the roles n3 and n6.
 func UPFFunctions(size int) []Function {
 	l2 := Baseline(size)
 	l2.Kernel = nil // which has no sessions
@@ -143,6 +144,7 @@ func UPFFunctions(size int) []Function {
 		list = append(list, up, down)
 	}
 	list = append(list, natFunctions(size)...)
+	list = append(list, framedFunctions(size)...)
 	list = append(list, uplinkSRv6(size), uplinkDestinations(usual, 1000, Addr("100.72.0.0"), size), uplinkDestinations(usual, 100_000, Addr("100.76.0.0"), size), uplinkECMP(usual, size))
 	for i := range list {
 		list[i].Size = size
@@ -228,6 +230,24 @@ func (s *Sessions) placesOfUE(at uint32) (address, port key) {
 		port = key{Offset: at + rig.LenIPv6, base: uePort, checksum: at + udpChecksum}
 	}
 	return address, port
+}
+
+// framedFunctions are the two directions of a session of free5GC with a network behind the UE, whose
+// frames are from and to hosts there at random, and the downlink to many more hosts.
+func framedFunctions(size int) []Function {
+	network := Prefix(Addr("100.112.0.0"), 15)
+	s := Sessions{Place: framedPlace, Most: 1, Dialect: smf.Free5GC, Spec: func(s *smf.Spec) {
+		asFree5GC(s)
+		s.FramedRoutes = []netip.Prefix{network}
+	}}
+	up, down := Uplink("", s, size), Downlink("", s, size)
+	up.Key, up.twin = up.twin, key{}
+	up.Key.base, down.Key.base = UENumber(network.Addr()), UENumber(network.Addr())
+	up.Keys, down.Keys = 1000, 1000
+	many := down
+	many.Keys = 100_000
+	up.Name, down.Name, many.Name = "framed_uplink", "framed_downlink", "framed_downlink_100000"
+	return []Function{up, down, many}
 }
 
 // Where the frames of an uplink have their TEID and the UE's packet.

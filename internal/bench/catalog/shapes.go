@@ -105,6 +105,7 @@ func steerPort(c *config.Config, list []Function) {
 
 // The places of the groups of sessions that few functions have.
 const (
+	framedPlace   = (natPlace + 1) * natUEs // behind those with a NAT
 	open5gs6Place = FewGroups - 6
 	free5gc6Place = FewGroups - 5
 	nearPlace     = FewGroups - 4
