@@ -40,7 +40,10 @@ func TestEveryFunctionIsThere(t *testing.T) {
 
 // Those of real cores are there, by the names that docs/how-to/measure.md has.
 func TestEveryShapeOfSessionsIsThere(t *testing.T) {
-	want := []string{BaselineName, "uplink_destinations_1000", "uplink_destinations_100000", "uplink_ecmp", "srv6_uplink", "framed_downlink_100000"}
+	want := []string{
+		BaselineName, "uplink_destinations_1000", "uplink_destinations_100000", "free5gc_ipv6_uplink_destinations_100000",
+		"uplink_ecmp", "uplink_ecmp_100000", "srv6_uplink", "framed_downlink_100000",
+	}
 	for _, name := range []string{
 		"%s", "%s_plain", "open5gs_%s", "free5gc_%s", "open5gs_flow_%s", "free5gc_flow_%s", "nat44_%s", "framed_%s", "open5gs_ipv6_%s", "free5gc_ipv6_%s", "%s_filters_1", "%s_filters_4", "%s_filters_16", "%s_filters_16_near",
 	} {
@@ -106,7 +109,7 @@ func TestChecksumsOfUEs(t *testing.T) {
 			continue
 		}
 		at := rig.LenEthernet
-		if f.twin.Offset != 0 {
+		if f.gtpuAt() != 0 {
 			at = uplinkInner
 		}
 		ip := f.Frame(1000, 1000).Data[at:]

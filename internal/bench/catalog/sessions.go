@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/culvert-net/culvert/internal/bench/node"
 	"github.com/culvert-net/culvert/internal/bench/rig"
 	"github.com/culvert-net/culvert/internal/config"
 	"github.com/culvert-net/culvert/internal/packet"
@@ -122,6 +121,7 @@ func UPFFunctions(size int) []Function {
 	l2.Kernel = nil // which has no sessions
 	list := []Function{l2}
 	usual := Sessions{Place: 0, Dialect: smf.Free5GC, Spec: metered}
+	six := Sessions{Place: free5gc6Place, Most: FewSessions, Dialect: smf.Free5GC, Spec: asFree5GC, UE6: true}
 	for _, k := range []struct {
 		prefix, suffix string
 		sessions       Sessions
@@ -133,7 +133,7 @@ func UPFFunctions(size int) []Function {
 		{"open5gs_flow_", "", Sessions{Place: 4, Most: FewSessions, Dialect: smf.Open5GS, Spec: withFlow(withRouterSolicitations)}},
 		{"free5gc_flow_", "", Sessions{Place: 5, Most: FewSessions, Dialect: smf.Free5GC, Spec: withFlow(asFree5GC)}},
 		{"open5gs_ipv6_", "", Sessions{Place: open5gs6Place, Most: FewSessions, Dialect: smf.Open5GS, Spec: withRouterSolicitations, UE6: true}},
-		{"free5gc_ipv6_", "", Sessions{Place: free5gc6Place, Most: FewSessions, Dialect: smf.Free5GC, Spec: asFree5GC, UE6: true}},
+		{"free5gc_ipv6_", "", six},
 		{"", "_filters_1", Sessions{Place: 0, Most: FewSessions, Dialect: smf.Free5GC, Spec: Filtered(1)}},
 		{"", "_filters_4", Sessions{Place: 1, Most: FewSessions, Dialect: smf.Free5GC, Spec: Filtered(4)}},
 		{"", "_filters_16", Sessions{Place: 2, Most: FewSessions, Dialect: smf.Free5GC, Spec: Filtered(16)}},
@@ -145,7 +145,13 @@ func UPFFunctions(size int) []Function {
 	}
 	list = append(list, natFunctions(size)...)
 	list = append(list, framedFunctions(size)...)
-	list = append(list, uplinkSRv6(size), uplinkDestinations(usual, 1000, Addr("100.72.0.0"), size), uplinkDestinations(usual, 100_000, Addr("100.76.0.0"), size), uplinkECMP(usual, size))
+	many6 := uplinkDestinations(six, manyDestinations, Addr("2001:db8:66::"), size)
+	many6.Name = "free5gc_ipv6_" + many6.Name
+	first := Addr("100.82.0.0")
+	manyECMP := uplinkECMP("_ecmp_100000", usual, first, 15, size).toMany(manyDestinations, first, uplinkInner)
+	list = append(list, uplinkSRv6(size),
+		uplinkDestinations(usual, fewDestinations, Addr("100.72.0.0"), size), uplinkDestinations(usual, manyDestinations, Addr("100.76.0.0"), size), many6,
+		uplinkECMP("_ecmp", usual, Addr("100.80.0.1"), 24, size), manyECMP)
 	for i := range list {
 		list[i].Size = size
 		if list[i].Sessions != nil {
@@ -243,9 +249,9 @@ func framedFunctions(size int) []Function {
 	up, down := Uplink("", s, size), Downlink("", s, size)
 	up.Key, up.twin = up.twin, key{}
 	up.Key.base, down.Key.base = UENumber(network.Addr()), UENumber(network.Addr())
-	up.Keys, down.Keys = 1000, 1000
+	up.Keys, down.Keys = fewDestinations, fewDestinations
 	many := down
-	many.Keys = 100_000
+	many.Keys = manyDestinations
 	up.Name, down.Name, many.Name = "framed_uplink", "framed_downlink", "framed_downlink_100000"
 	return []Function{up, down, many}
 }
@@ -255,42 +261,6 @@ const (
 	uplinkTEID  = rig.LenEthernet + rig.LenIPv4 + rig.LenUDP + 4
 	uplinkInner = rig.LenEthernet + rig.LenIPv4 + rig.LenUDP + rig.LenGTPU + rig.LenContainer
 )
-
-// uplinkDestinations returns the uplink of one session to n destinations at random, from
-// `first` on, where 10,000 routes of 16 addresses each begin.
-func uplinkDestinations(s Sessions, n uint32, first netip.Addr, size int) Function {
-	f := uplinkTo(fmt.Sprintf("_destinations_%d", n), s, first, size)
-	f.Key, f.twin = key{Offset: uplinkInner + 16, base: UENumber(first), checksum: uplinkInner + 10}, key{}
-	f.Most, f.Keys = 1, n
-	f.Want.Destination = f.Want.Destination[:1] // that all have
-	f.Routes = routesFrom(first, mainTable)
-	return f
-}
-
-const mainTable = 254
-
-// routesFrom returns 10,000 routes of 16 addresses each in a table, as lines of ip(8).
-func routesFrom(first netip.Addr, table uint32) (lines []string) {
-	const routes, routeBits = 10_000, 28
-	for i := range uint32(routes) {
-		to := netip.PrefixFrom(UEAt(UENumber(first)+i<<(32-routeBits)), routeBits)
-		lines = append(lines, fmt.Sprintf("route add %s via %s table %d", to, Peer4, table))
-	}
-	return lines
-}
-
-// uplinkECMP returns the uplink by a route with two next hops.
-func uplinkECMP(s Sessions, size int) Function {
-	const second = "198.51.100.3"
-	to := Addr("100.80.0.1")
-	f := uplinkTo("_ecmp", s, to, size)
-	f.Most = FewSessions
-	f.Routes = []string{
-		fmt.Sprintf("neigh add %s lladdr %s dev %s nud permanent", second, node.MAC(4), node.PortOut),
-		fmt.Sprintf("route add %s nexthop via %s nexthop via %s", Prefix(to, 24), Peer4, second),
-	}
-	return f
-}
 
 // uplinkSRv6 returns the uplink of a slice whose packets leave by an SR policy, as to the
 // End.DT46 of a VPN's provider edge.

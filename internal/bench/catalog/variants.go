@@ -46,11 +46,17 @@ func Variants(list []Function) (out []Function) {
 func (f Function) shapes() []Function {
 	switch f.Name {
 	case "end_dt4":
-		return []Function{manyRoutes(f.Size)}
+		first := Addr("100.64.0.0")
+		return []Function{
+			endDestinations(f.Name+"@"+suffixRoutes, 21, fewDestinations, first, f.Size),
+			endDestinations(f.Name+"@"+suffixMany, 22, manyDestinations, first, f.Size),
+		}
+	case "end_dt6":
+		return []Function{endDestinations(f.Name+"@"+suffixMany, 23, manyDestinations, Addr("2001:db8:66::"), f.Size)}
 	case "h_encaps":
 		return []Function{byClass(f.Size)}
 	case "h_encaps_red":
-		return append(byPolicies(f.Size), byPort(f.Size), redOutside(f.Size))
+		return append(byPolicies(f.Size), byPort(f.Size), redOutside(f.Size), redDestinations(f.Size))
 	case "gtpu_encap":
 		return []Function{encapOverIPv6(f.Size), encapOutside(f.Size)}
 	case "gtpu_decap", "gtpu_switch":
@@ -72,6 +78,7 @@ const (
 	suffixSteered  = "steered"
 	suffixPort     = "port"
 	suffixRoutes   = "routes10k"
+	suffixMany     = "destinations100k"
 	suffixClass    = "class"
 	suffixLists    = "lists4"
 	suffixReady    = "protected"
@@ -156,22 +163,6 @@ func twoHops(segment netip.Addr) []string {
 
 // policyPool has the UEs of byPolicies.
 var policyPool = netip.MustParsePrefix("10.140.0.0/19")
-
-// manyRoutes is End.DT4 with a table of 10,000 routes, and 1,000 destinations at random.
-func manyRoutes(size int) Function {
-	const table, destinations = CustomerTable + 1, 1000
-	sid, first := SIDAt(21*SIDsOfFunction), Addr("100.64.0.0")
-	inner := uint32(rig.LenEthernet + rig.LenIPv6)
-	out := rig.WantIPv4(first, rig.ProtoUDP, size)
-	out.Destination = out.Destination[:1] // that all have
-	return Function{
-		Name: "end_dt4@" + suffixRoutes, Size: size, Most: 1, Keys: destinations, Want: out,
-		Data:   packet4(Inner4, first, size, false).in(packet.IPv6{Src: GNB6, Dst: sid}).frame(),
-		Key:    key{Offset: inner + 16, base: UENumber(first), checksum: inner + 10},
-		Routes: routesFrom(first, table),
-		put:    putSID(srv6.LocalSID{SID: Prefix(sid, 64), Behavior: srv6.EndDT4, Table: table}),
-	}
-}
 
 // variant is the function on another port, which Linux does not have.
 func (f Function) variant(suffix, port string) Function {
@@ -267,6 +258,7 @@ var suffixes = map[string]title{
 	suffixSteered:  {"steered port", "on a port whose other packets a policy takes"},
 	suffixPort:     {"by port", "by the port that packets come from"},
 	suffixRoutes:   {"10,000 routes", "to 1,000 destinations at random"},
+	suffixMany:     {"100,000 destinations", "to 100,000 destinations at random"},
 	suffixClass:    {"traffic class", "by the policy of a class, on a port with the roles edge, n3 and n6"},
 	"segments2":    {"2 segments", "by a policy with 2 segments"},
 	"segments4":    {"4 segments", "by a policy with 4 segments"},
