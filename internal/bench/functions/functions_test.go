@@ -34,6 +34,28 @@ func TestTitles(t *testing.T) {
 	}
 }
 
+// Unless functions are named, each is measured in all the shapes that it can have. GTP-U of gNBs enters
+// by ports with the roles n3 and edge, what is for UEs or steered by edge. H.Encaps.L2.Red takes frames as
+// they are.
+func TestShapesInDefaultList(t *testing.T) {
+	fromGNB := []string{"gtpu_decap", "gtpu_switch", "h_m_gtp4_d", "end_m_gtp6_d", "end_m_gtp6_d_di", "uplink"}
+	toEdge := []string{"h_encaps", "h_encaps_red", "gtpu_encap", "downlink"}
+	all := slices.Concat(fromGNB, toEdge, []string{
+		"end", "end_x", "end_t", "end_dt4", "end_dt6", "end_dt46", "end_dx2", "end_dx4", "end_dx6", "end_b6_encaps_red", "end_map", "usid",
+		"end_m_gtp4_e", "end_m_gtp6_e",
+	})
+	names := catalog.Names(Kind.New().(*Experiment).chosen(catalog.ShortSize))
+	for suffix, of := range map[string][]string{
+		"": append(all, "h_encaps_l2_red"), "@n3": fromGNB, "@edge": slices.Concat(fromGNB, toEdge), "@vlan": all, "@9000": all, "@routes10k": {"end_dt4"},
+	} {
+		for _, name := range of {
+			if !slices.Contains(names, name+suffix) {
+				t.Errorf("there is no %s", name+suffix)
+			}
+		}
+	}
+}
+
 // A table of a million does not hide what is usual.
 func TestRowsOfFunctions(t *testing.T) {
 	e := Experiment{Entries: []uint{100_000, 1, 1000}, Sizes: []int{catalog.ShortSize, catalog.LongSize}, Functions: []string{"gtpu_decap", "end", "h_encaps", "uplink"}}

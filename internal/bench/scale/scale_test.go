@@ -41,3 +41,20 @@ func TestPlan(t *testing.T) {
 		}
 	}
 }
+
+// Unless functions are named, sessions are measured in the shapes that real cores send.
+func TestShapesInDefaultList(t *testing.T) {
+	var names []string
+	for _, r := range UPFKind.New().(*rowsExperiment).points() {
+		names = append(names, r.Name)
+	}
+	for _, name := range []string{
+		"open5gs_uplink", "open5gs_downlink", "free5gc_uplink", "free5gc_downlink",
+		"open5gs_flow_uplink", "open5gs_flow_downlink", "free5gc_flow_uplink", "free5gc_flow_downlink",
+		"uplink_destinations_1000", "uplink_destinations_100000", "uplink_ecmp",
+	} {
+		if !slices.Contains(names, name) {
+			t.Errorf("there is no %s", name)
+		}
+	}
+}
