@@ -241,7 +241,7 @@ func (s *Sessions) placesOfUE(at uint32) (address, port key) {
 // framedFunctions are the two directions of a session of free5GC with a network behind the UE, whose
 // frames are from and to hosts there at random, and the downlink to many more hosts.
 func framedFunctions(size int) []Function {
-	network := Prefix(Addr("100.112.0.0"), 15)
+	network := Prefix(Addr("172.20.0.0"), 15) // another first octet than the destinations of other rows: near4 is by that
 	s := Sessions{Place: framedPlace, Most: 1, Dialect: smf.Free5GC, Spec: func(s *smf.Spec) {
 		asFree5GC(s)
 		s.FramedRoutes = []netip.Prefix{network}
