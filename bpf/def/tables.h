@@ -313,9 +313,8 @@ enum pdr_flags {
 	PDR_STRAIGHT = 8, /* of PDR_FILTERS: teid holds an enum straight, source4 who it is for */
 };
 
-/* Which packets need no filter, because only one rule can take them: index of that
- * rule, their families, and their QFI unless any will do. No bit of a family: none. It changes whole,
- * together with `forwarding` (enum apart). An uplink's IPv4 source is source4, or that is 0. */
+/* Which packets need no filter: index of the only rule that can take them, their families and QFI. It
+ * changes whole, with `forwarding`. An uplink's IPv4 source is source4, or that is 0. */
 enum straight {
 	STRAIGHT_INDEX = (1 << 23) - 1,
 	STRAIGHT_BESIDE = STRAIGHT_INDEX, /* by TEID: see settings.pdr_beside */
@@ -325,14 +324,15 @@ enum straight {
 	STRAIGHT_IPV6 = 1u << 31,
 };
 
-/* In `forwarding`, beside that: which IPv4 packets need no filter either, because all
- * filters before that rule ask for what they are not: for this protocol (0: any) and a remote
- * address with these first bits. */
+/* In `forwarding`, beside that: which packets need no filter either, because all filters before
+ * that rule ask for what they are not. IPv4 ones: for a protocol (0: any) and a remote address with
+ * these first bits. Or IPv6 ones of TCP and UDP from source6: for a protocol. */
 enum apart {
 	APART_LENGTH = 18, /* bits of the address at most, in the lowest bits */
 	APART_LENGTH_SHIFT = 18, /* how many of them count, the highest: 5 bits */
 	APART_PROTOCOL_SHIFT = 23, /* 8 bits */
-	APART = 1u << 31, /* 0: no packet is apart */
+	APART6 = 1 << 30, /* in place of APART; the lowest 8 bits are the protocol */
+	APART = 1u << 31, /* neither: no packet is apart */
 };
 
 struct pdr {

@@ -73,16 +73,30 @@ func TestHeadsSendStraight(t *testing.T) {
 	}
 	anybody := open5gs(5, teid, 1)
 	anybody.Rules[0].Sources = nil
+	from := func(sources ...netip.Prefix) Session {
+		s := open5gs(5, teid, 1)
+		s.Rules[0].Sources = sources
+		return s
+	}
+	first, second := from(ue6(5)), from(netip.PrefixFrom(ue4(5), 32), ue6(5))
+	more := withFlow(from(ue6(5)), 1)
+	more.Rules[3].Filters[0].Remote = prefix("2001:db8::/32") // UDP, and the solicitation's ICMPv6
+	const solicited = abi.ApartAPART6 | 58
 	for _, row := range []struct {
 		name     string
 		session  Session
 		up, down abi.Straight
+		apart    abi.Apart // of the uplink's IPv6 packets
 	}{
-		{"default", open5gs(5, teid, 1), four | qfi(1), 0},
-		{"flow", withFlow(open5gs(5, teid, 1), 2), four | qfi(1), six | abi.StraightSTRAIGHT_ANY_QFI},
-		{"flow of the same QFI", withFlow(open5gs(5, teid, 1), 1), qfi(1), six | abi.StraightSTRAIGHT_ANY_QFI},
-		{"the default rule has a filter", free(open5gs(5, teid, 1)), 0, 0},
-		{"from any UE", anybody, four | qfi(1), 0},
+		{"IPv6", first, qfi(1), 0, solicited},
+		{"IPv4 and IPv6", second, four | qfi(1), 0, solicited},
+		{"IPv6, from a longer prefix", from(prefix("2001:db8:45:5::/96")), 0, 0, 0},
+		{"IPv6, flow of the same QFI", more, 0, six | abi.StraightSTRAIGHT_ANY_QFI, 0},
+		{"default", open5gs(5, teid, 1), four | qfi(1), 0, 0},
+		{"flow", withFlow(open5gs(5, teid, 1), 2), four | qfi(1), six | abi.StraightSTRAIGHT_ANY_QFI, 0},
+		{"flow of the same QFI", withFlow(open5gs(5, teid, 1), 1), qfi(1), six | abi.StraightSTRAIGHT_ANY_QFI, 0},
+		{"the default rule has a filter", free(open5gs(5, teid, 1)), 0, 0, 0},
+		{"from any UE", anybody, four | qfi(1), 0, 0},
 	} {
 		must(t, d.Sessions.Put(row.session))
 		head := func(index uint32) abi.Straight {
@@ -95,6 +109,9 @@ func TestHeadsSendStraight(t *testing.T) {
 		base, _, _ := d.limits.PDRRanges()
 		if up := head(teid); up != row.up {
 			t.Errorf("%s: uplink %#x, want %#x", row.name, up, row.up)
+		}
+		if apart := abi.Apart(d.sessionTables.PDR.Get(teid).Forwarding); apart>>30 == 1 && apart != row.apart || apart>>30 != 1 && row.apart != 0 {
+			t.Errorf("%s: IPv6 packets that are apart: %#x, want %#x", row.name, apart, row.apart)
 		}
 		if down := head(base + 5); down != row.down {
 			t.Errorf("%s: downlink %#x, want %#x", row.name, down, row.down)
@@ -170,8 +187,11 @@ func TestFailedChangeBesideTEID(t *testing.T) {
 func TestHeadsAskForTheUE(t *testing.T) {
 	d := sessionRig(t, Options{})
 	const teid = 7
-	all := []string{"10.45.0.5", "10.45.0.6", "10.45.0.7"}
-	for _, named := range [][]string{{"10.45.0.5/32"}, {"10.45.0.6/32"}, {"10.45.0.6/32", "10.45.0.7/32"}, {"10.45.0.0/29"}, nil, {"10.45.0.7/32"}} {
+	all := []string{"10.45.0.5", "10.45.0.6", "10.45.0.7", "2001:db8:45:5::1", "2001:db8:45:6::1"}
+	for _, named := range [][]string{
+		{"10.45.0.5/32"}, {"10.45.0.6/32"}, {"10.45.0.6/32", "10.45.0.7/32"}, {"10.45.0.0/29"}, nil, {"10.45.0.7/32"},
+		{"10.45.0.7/32", "2001:db8:45:5::/64"}, {"2001:db8:45:6::/64"}, {"2001:db8:45:5::/64"}, nil, {"10.45.0.5/32", "2001:db8:45:5::/64"},
+	} {
 		s := open5gs(5, teid, 1)
 		s.Rules[0].Sources = nil
 		for _, p := range named {
@@ -191,7 +211,11 @@ func wantSources(t *testing.T, d *DataPlane, s Session, all []string) {
 	named := s.Rules[0].Sources
 	for _, source := range all {
 		want := len(named) == 0 || slices.ContainsFunc(named, func(p netip.Prefix) bool { return p.Contains(addr(source)) })
-		for _, to := range []string{"192.0.2.1", "198.51.100.1"} {
+		destinations := []string{"192.0.2.1", "198.51.100.1"}
+		if addr(source).Is6() {
+			destinations = []string{"2001:db8:f::1"}
+		}
+		for _, to := range destinations {
 			verdict, _, err := d.Frames.Test(qfiFrame(s.Rules[0].TEID, 1, source, to, 80), 1)
 			must(t, err)
 			if got := verdict != xdp.VerdictDrop; got != want {

@@ -37,6 +37,7 @@ const (
 	ApartAPART_LENGTH         Apart = 18
 	ApartAPART_LENGTH_SHIFT   Apart = 18
 	ApartAPART_PROTOCOL_SHIFT Apart = 23
+	ApartAPART6               Apart = 1073741824
 	ApartAPART                Apart = 2147483648
 )
 

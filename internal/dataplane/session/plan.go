@@ -144,7 +144,7 @@ type head struct {
 	qfi          uint8 // PDR_FRAMES, where rules are of an Ethernet session
 	source4      uint32
 	source6      uint64
-	asks         bool // for source4, before packets pass filters by; 0: for none
+	asks         bool // for sources, before packets pass filters by; 0: for none
 	run          filterRun
 	out          uint64 // wordPDROut of what leads to the run: who needs no filter
 	do           uint64 // wordPDRDo
@@ -380,7 +380,7 @@ func (p *Plan) appendSources(h *head, flags uint8) {
 		}
 	}
 	if h.asks {
-		flags |= flagSource4
+		flags |= flagSource4 | flagSource6
 	}
 	if flags&flagSource4 != 0 {
 		p.set(SetSource4, h.index, uint64(pdr.LoadHalf(h.index, wordPDRStop, 1)), uint64(h.source4))

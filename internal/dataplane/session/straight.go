@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math/bits"
 	"slices"
@@ -14,10 +15,10 @@ import (
 // (enum apart). Packets believe that where flagStraight is, which a
 // head has from its first moment or never: others may still read a TEID there.
 //
-// That rule may ask for the UE's IPv4 address as the source: in sessions of Open5GS the default
-// rule does, the one for router solicitations beside it does not. The address is then where a
-// head has its sources. It is written there once: a packet may read the mark before a change and
-// the address after it, and then an address only sends it through filters.
+// That rule may ask for the UE's addresses as the source: in sessions of Open5GS the default
+// rule does, the one for router solicitations beside it does not. The addresses are then where a
+// head has its sources. They are written there once: a packet may read the mark before a change and
+// an address after it, and then an address only sends it through filters.
 
 // isMarked says whether the low half of a head's wordPDROut is an enum straight.
 func isMarked(do uint64) bool {
@@ -49,10 +50,21 @@ const (
 	families6 = abi.FilterFlagsFILTER_REMOTE6 | abi.FilterFlagsFILTER_LOCAL6
 )
 
-// straightOf is outOf of a run, for IPv4 packets from a source if its head may ask for one. It is of
+// takeSource6 is takeSource for the first half of an IPv6 source, a /64.
+func takeSource6(f *abi.Filter) (source6 uint64) {
+	if abi.FilterFlags(f.Flags) != abi.FilterFlagsFILTER_LOCAL6 || f.LocalLength != 64 {
+		return 0
+	}
+	source6 = binary.NativeEndian.Uint64(f.Local.B[:8])
+	f.Flags, f.LocalLength, f.Local = 0, 0, abi.In6{}
+	return source6
+}
+
+// straightOf is outOf of a run, for packets from a source if its head may ask for one. It is of
 // the first rule that needs no filter for IPv4 packets, or else for those that are apart, or
-// else for IPv6 ones. `beside`: as straightIndex has it.
-func straightOf(run []abi.Filter, asks bool, beside uint32) (out uint64, source4 uint32) {
+// else for IPv6 ones, or those that are apart. If it is of all IPv4 ones, it is of IPv6 ones that are apart, too,
+// where these have the same rule. `beside`: as straightIndex has it.
+func straightOf(run []abi.Filter, asks bool, beside uint32) (out uint64, source4 uint32, source6 uint64) {
 	out, best := toFilters, 0
 	for i := range run {
 		straight, apart, source := straightAt(run, i, asks, beside)
@@ -69,14 +81,63 @@ func straightOf(run []abi.Filter, asks bool, beside uint32) (out uint64, source4
 			out, source4, best = outOf(straight, apart), source, rank
 		}
 	}
-	return out, source4
+	if straight, apart, source := apart6Of(run, asks, beside); straight != 0 &&
+		(best == 0 || uint32(out) == straight|uint32(abi.StraightSTRAIGHT_IPV4)) {
+		out, source6 = outOf(max(uint32(out), straight), apart), source
+	}
+	return out, source4, source6
+}
+
+// apart6Of is the first rule that takes all IPv6 packets from a /64 which are of another protocol than all
+// filters before it ask for.
+func apart6Of(run []abi.Filter, asks bool, beside uint32) (straight, apart uint32, source6 uint64) {
+	for i := range run {
+		last := run[i]
+		out, qfi := qfiOf(last.Qfis)
+		last.Qfis = 0
+		rule := straightIndex(last.Pdr, beside)
+		if !asks || rule == 0 {
+			continue
+		}
+		source6 = takeSource6(&last)
+		protocol := protocolOf(run[:i], qfi)
+		if source6 != 0 && takesAll(&last) && protocol != 0 {
+			return out | rule, uint32(abi.ApartAPART6) | uint32(protocol), source6
+		}
+	}
+	return 0, 0, 0
+}
+
+// protocolOf is the one that all filters ask for which may take IPv6 packets of a QFI; 0: they ask for
+// several, or for none.
+func protocolOf(filters []abi.Filter, qfi uint64) (protocol uint8) {
+	for i := range filters {
+		f := &filters[i]
+		switch {
+		case !possible(f, families4, qfi):
+		case abi.FilterFlags(f.Flags)&abi.FilterFlagsFILTER_PROTOCOL == 0, protocol != 0 && protocol != f.Protocol:
+			return 0
+		default:
+			protocol = f.Protocol
+		}
+	}
+	return protocol
+}
+
+// qfiOf is the part of an enum straight about the first of a filter's QFIs, and that one's bit; 0: any.
+func qfiOf(qfis uint64) (straight uint32, qfi uint64) {
+	if qfis == 0 {
+		return uint32(abi.StraightSTRAIGHT_ANY_QFI), 0
+	}
+	first := bits.TrailingZeros64(qfis)
+	return uint32(first) << uint32(abi.StraightSTRAIGHT_QFI_SHIFT), 1 << first
 }
 
 // straightAt says for which packets the filter at i of a run is the only one, if it takes all of its
 // QFIs.
 func straightAt(run []abi.Filter, i int, asks bool, beside uint32) (straight, apart, source4 uint32) {
 	last := run[i]
-	qfis := last.Qfis
+	out, qfi := qfiOf(last.Qfis)
 	last.Qfis = 0
 	if asks {
 		source4 = takeSource(&last)
@@ -84,11 +145,6 @@ func straightAt(run []abi.Filter, i int, asks bool, beside uint32) (straight, ap
 	rule := straightIndex(last.Pdr, beside)
 	if rule == 0 || !takesAll(&last) {
 		return 0, 0, 0
-	}
-	out, qfi := abi.StraightSTRAIGHT_ANY_QFI, uint64(0)
-	if qfis != 0 {
-		first := bits.TrailingZeros64(qfis)
-		out, qfi = abi.Straight(first)<<abi.StraightSTRAIGHT_QFI_SHIFT, 1<<first
 	}
 	families := abi.Straight(0)
 	if nonePossible(run[:i], families6, qfi) {
@@ -102,7 +158,7 @@ func straightAt(run []abi.Filter, i int, asks bool, beside uint32) (straight, ap
 	if families == 0 && apart == 0 {
 		return 0, 0, 0
 	}
-	return uint32(out|families) | rule, apart, source4
+	return out | uint32(families) | rule, apart, source4
 }
 
 // straightIndex is how an enum straight names a rule; 0: it has no bits for it. `beside` is the rule that
@@ -170,22 +226,22 @@ func (p *Plan) findStraight(h *head, run filterRun) {
 	h.flags |= flagStraight
 	// An uplink's, unless all its packets are asked for their source, or will be.
 	h.asks = h.teid != 0 && h.flags&(flagDownlink|flagSource4|flagSource6) == 0 && !h.turns
-	var source4 uint32
 	beside := uint32(0)
 	if h.by == byIndex && h.teid != 0 {
 		beside = p.owners.pdrFree.end + h.index
 	}
-	h.out, source4 = straightOf(p.runs.entries[run.from:run.to], h.asks, beside)
+	out, source4, source6 := straightOf(p.runs.entries[run.from:run.to], h.asks, beside)
+	h.out = out
 	if !h.asks {
 		return
 	}
-	h.source4 = source4
-	there := p.tables.PDR.LoadHalf(h.index, wordPDRStop, 1)
-	if !h.had || there == 0 {
+	h.source4, h.source6 = source4, source6
+	if !h.had {
 		return
 	}
-	h.source4 = there
-	if source4 != 0 && source4 != there {
+	there4, there6 := p.tables.PDR.LoadHalf(h.index, wordPDRStop, 1), p.tables.PDR.Load(h.index, wordPDRSource6)
+	h.source4, h.source6 = cmp.Or(there4, source4), cmp.Or(there6, source6)
+	if source4 != 0 && source4 != h.source4 || source6 != 0 && source6 != h.source6 {
 		h.out = toFilters
 	}
 }
