@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The shapes that almost every packet has, without a plan and without detours:
- * no tags, no options, one next hop that is known and whose MTU suffices.
- * Whatever is unusual is left alone and takes the whole journey (router.h),
- * which gives the same result: the golden files and the fuzzer hold both to
- * the same model. */
+/* The shapes that almost every packet has, without a plan: IP packets without
+ * options or fragments, with at most one VLAN tag, to a next hop that is known.
+ * Whatever is unusual is left alone and takes the whole journey (router.h). Where
+ * both can take a packet, they do the same to it: golden files and fuzzers hold
+ * them to one model. */
 #ifndef CULVERT_EXPRESS_H
 #define CULVERT_EXPRESS_H
 
