@@ -274,11 +274,19 @@ INLINE int express_leave(struct express *x)
 	return XDP_REDIRECT;
 }
 
+/* VLAN tags of the link: two at most, whatever stands in the table. */
+INLINE __u64 express_hop_tags(struct next_hop *hop)
+{
+	__u64 tags = hop->tags & 3;
+
+	return tags - (tags & tags >> 1);
+}
+
 /* The first `popped` octets of layer 3 make room for `pushed`, and the Ethernet header as received
  * for the next hop's: where layer 3 begins now, or NULL. */
 INLINE void *express_push(struct xdp_md *ctx, struct express *x, __u32 popped, __u32 pushed)
 {
-	__u64 header = ETH_LEN + (x->hop->tags & 3) * VLAN_LEN;
+	__u64 header = ETH_LEN + express_hop_tags(x->hop) * VLAN_LEN;
 	int head = express_l3(x) + popped - pushed - header;
 
 	opaque(header);

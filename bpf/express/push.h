@@ -71,7 +71,7 @@ INLINE int express_push_srh(struct xdp_md *ctx, struct express *x, struct expres
 {
 	if (h->last || h->args)
 		return push_srh(ctx, h->list, h->srh, h->last,
-				h->args | (__u64)(x->hop->tags & 3) << SRH_TAGS_SHIFT);
+				h->args | express_hop_tags(x->hop) << SRH_TAGS_SHIFT);
 	return write_srh(to, (void *)(long)ctx->data_end, h->list, h->srh, 0, 0);
 }
 
