@@ -35,18 +35,18 @@ INLINE __u64 ipv4_sum(const struct ipv4 *ip)
 	return (__u64)ld32(p) + ld32(p + 4) + ld32(p + 8) + ld32(p + 12) + ld32(p + 16);
 }
 
-/* Whether that says that no octet has changed on the way. */
-INLINE int ipv4_holds(__u64 sum)
-{
-	return sum_fold(sum) == 0xffff;
-}
-
 /* Whether a sum can be one that folds to `field`: they are equal modulo 65535,
  * whose inverse modulo 2^64 tells multiples. Both zeros are taken for each
  * other. `sum` is less than 2^63. */
 INLINE int sum_may_be(__u64 sum, __u16 field)
 {
 	return (sum + 0xffff - field) * 0xfffefffefffeffffull <= ~0ull / 0xffff;
+}
+
+/* Whether the sum of an IPv4 header says that it is as it was sent. */
+INLINE int ipv4_holds(__u64 sum)
+{
+	return sum_may_be(sum, 0xffff);
 }
 
 /* Halves of words: no carry to take care of. Added up here and now: the compiler
