@@ -115,20 +115,20 @@ func (w *worker) find(p *packet, h wire.Header) (f found, ok bool) {
 		w.s.warn(&w.s.complain.unauthorised, logevent.PFCPUnauthorised, "request for another peer's session", "from", p.from, "seid", h.SEID, "smf", of.node)
 		return f, false
 	}
-	if w.goes(of, h.SEID) {
+	if w.endsWith(of, h.SEID) { // before the data path gets it back with another association
 		return f, false
 	}
 	f.answered = w.s.signalling.Take(h.SEID, h.Sequence)
 	f.of, f.session = of, w.s.upf.Session(h.SEID)
-	if f.session == nil || of.ends(f.session) {
+	if f.session == nil || of.ends(f.session) { // meanwhile
 		return f, false
 	}
 	of.unnamed.remove(f.session)
 	return f, true
 }
 
-// goes says whether a session goes with its association.
-func (w *worker) goes(of *association, seid uint64) bool {
+// endsWith says whether a session ends with its association.
+func (w *worker) endsWith(of *association, seid uint64) bool {
 	if of.keeps.Load() == nil {
 		return false
 	}

@@ -118,7 +118,7 @@ func (n *node) associate(c *claim, done func(a *association, retained bool)) {
 	if old != nil {
 		a.renewed = old.misleads(&peer)
 	}
-	n.setStamp(a, old) // which may take its time: the data path answers until publish
+	n.setStamp(a, old) // before anything ends: it writes a file, and the data path answers until publish
 	ended := c.restarted(ps)
 	for _, other := range ended {
 		other.end(nil)
