@@ -83,7 +83,7 @@ func straightOf(run []abi.Filter, asks bool, beside uint32) (out uint64, source4
 	}
 	if straight, apart, source := apart6Of(run, asks, beside); straight != 0 &&
 		(best == 0 || uint32(out) == straight|uint32(abi.StraightSTRAIGHT_IPV4)) {
-		out, source6 = outOf(max(uint32(out), straight), apart), source
+		out, source6 = outOf(uint32(out)|straight, apart), source
 	}
 	return out, source4, source6
 }
@@ -91,17 +91,16 @@ func straightOf(run []abi.Filter, asks bool, beside uint32) (out uint64, source4
 // apart6Of is the first rule that takes all IPv6 packets from a /64 which are of another protocol than all
 // filters before it ask for.
 func apart6Of(run []abi.Filter, asks bool, beside uint32) (straight, apart uint32, source6 uint64) {
+	if !asks {
+		return 0, 0, 0
+	}
 	for i := range run {
 		last := run[i]
 		out, qfi := qfiOf(last.Qfis)
 		last.Qfis = 0
-		rule := straightIndex(last.Pdr, beside)
-		if !asks || rule == 0 {
-			continue
-		}
 		source6 = takeSource6(&last)
-		protocol := protocolOf(run[:i], qfi)
-		if source6 != 0 && takesAll(&last) && protocol != 0 {
+		rule, protocol := straightIndex(last.Pdr, beside), protocolOf(run[:i], qfi)
+		if source6 != 0 && takesAll(&last) && rule != 0 && protocol != 0 {
 			return out | rule, uint32(abi.ApartAPART6) | uint32(protocol), source6
 		}
 	}
