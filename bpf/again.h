@@ -10,8 +10,8 @@
 /* What is decapsulated meets steering, unless the kernel has a longer prefix for it. */
 INLINE __u32 kind_of_target(struct packet *p)
 {
-	struct target *to =
-		target_of(p->plan.dst.hi, p->plan.dst.lo, p->plan.family == 4 ? CACHE_IPV4 : 0, 0);
+	struct target *to = find_target(p->plan.dst.hi, p->plan.dst.lo,
+					p->plan.family == 4 ? CACHE_IPV4 : 0, 0);
 	struct route *route;
 
 	if (!to || to->kind < TARGET_POLICY || to->kind > TARGET_CLASSES ||

@@ -4,7 +4,7 @@
 #ifndef CULVERT_LOOKUP_H
 #define CULVERT_LOOKUP_H
 
-#include "cache.h"
+#include "trie.h"
 
 /* ---- the port ---- */
 
@@ -125,27 +125,11 @@ INLINE __u32 pool6_index(struct settings *cfg, const void *dst)
 
 /* ---- steering ---- */
 
-/* What a table says of a destination. */
-INLINE struct target *target_of(__u64 hi, __u64 lo, __u32 family, __u32 table)
-{
-	if (family == CACHE_IPV4) {
-		struct lpm4_key key = { .prefixlen = 64, .table = table, .addr = hi };
-
-		return bpf_map_lookup_elem(&target_by_dst4, &key);
-	} else {
-		struct lpm6_key key ALIGNED = { .prefixlen = 160, .table = table };
-
-		st64(&key.addr, hi);
-		st64(&key.addr.b[8], lo);
-		return bpf_map_lookup_elem(&target_by_dst6, &key);
-	}
-}
-
 /* What a look-up came to, with what led there. */
-INLINE struct cached *remember_target(struct cached *slot, struct target *to)
+INLINE struct cached *remember_target(struct cached *slot, __u64 to)
 {
-	slot->kind = to ? to->kind : TARGET_NONE;
-	slot->index = to ? to->index : 0;
+	slot->kind = to >> 32;
+	slot->index = to;
 	return slot;
 }
 
@@ -159,12 +143,12 @@ INLINE struct cached *steered_from(struct settings *cfg, __u64 hi, __u64 lo, __u
 	__u32 table = family | cache_table(ifindex);
 	struct cached *slot = cache_slot(hi, lo, table);
 	__u32 now = cache_generation(cfg);
-	struct target *to, *own;
+	__u64 to, own;
 
 	if (!slot || cache_holds(slot, hi, lo, table, now))
 		return slot;
 	to = target_of(hi, lo, family, 0);
-	if (ifindex && !(to && to->kind == TARGET_PASS)) {
+	if (ifindex && to >> 32 != TARGET_PASS) {
 		own = target_of(hi, lo, family, ifindex);
 		to = own ?: to;
 	}

@@ -111,9 +111,9 @@ MAP(list_counter, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct counter, 16384);
 /* the kernel's routes, by table */
 MAP(route4, BPF_MAP_TYPE_LPM_TRIE, struct lpm4_key, struct route, 65536);
 MAP(route6, BPF_MAP_TYPE_LPM_TRIE, struct lpm6_key, struct route, 65536);
-/* what route4 says, for a walk of a few loads */
-MAP(route_root, BPF_MAP_TYPE_ARRAY, __u32, struct route_root, ROUTE_ROOTS);
-MAP(route_block, BPF_MAP_TYPE_ARRAY, __u32, struct route_block, 1);
+/* what routes and steering by destination say, for a walk of a few loads */
+MAP(trie_root, BPF_MAP_TYPE_ARRAY, __u32, struct trie_root, TRIE_ROOTS);
+MAP(trie_block, BPF_MAP_TYPE_ARRAY, __u32, struct trie_block, 1);
 /* next hops: device and ready-made Ethernet header */
 MAP(adjacency, BPF_MAP_TYPE_ARRAY, __u32, struct adjacency, 4096);
 /* at the same index, the next hops that flows share */

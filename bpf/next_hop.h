@@ -4,8 +4,8 @@
 #ifndef CULVERT_NEXT_HOP_H
 #define CULVERT_NEXT_HOP_H
 
-#include "cache.h"
 #include "payload.h"
+#include "trie.h"
 
 /* See again.h. */
 GLOBAL __u32 kind_again(struct packet *p);
@@ -27,33 +27,6 @@ INLINE struct route *find_route(struct packet *p)
 				.addr = ld32(&p->plan.dst) };
 
 	return bpf_map_lookup_elem(&route4, &key);
-}
-
-/* What the trie of blocks says of an IPv4 destination: an adjacency, 0: no route, or
- * LEAF_ASK. */
-INLINE __u32 walk_routes(__u32 table, __be32 address)
-{
-	__u32 slot = table % ROUTE_ROOTS, leaf, index;
-	struct route_root *root = bpf_map_lookup_elem(&route_root, &slot);
-	struct route_block *block;
-	__u64 word;
-	int i;
-
-	word = root ? ld64(root) : 0; /* whole */
-	if ((__u32)word != table)
-		return LEAF_ASK;
-	leaf = word >> 32;
-#pragma unroll
-	for (i = 0; i < 4; i++) {
-		index = leaf & ~LEAF_MORE;
-		block = bpf_map_lookup_elem(&route_block, &index);
-		if (!block)
-			return LEAF_ASK;
-		leaf = *(volatile __u32 *)&block->leaf[address >> 8 * i & 0xff];
-		if (!(leaf & LEAF_MORE))
-			return leaf;
-	}
-	return LEAF_ASK;
 }
 
 /* One of the next hops. */
@@ -87,11 +60,12 @@ GLOBAL int choose_adjacency(struct xdp_md *ctx, struct packet *p)
 	held = cache_holds(slot, key.hi, key.lo, table, now);
 	index = slot->index;
 	if (!held || index == ADJACENCY_OURS) {
-		index = p->plan.family == 4 ? walk_routes(p->plan.table, key.hi) : LEAF_ASK;
+		index = walk_trie(key.hi, p->plan.table | (table & CACHE_IPV4));
 		route = index == LEAF_ASK ? find_route(p) : 0;
-		if (route && route->count)
+		opaque(route); /* whether there is one is asked of it alone */
+		if (route)
 			index = route->count == 1 ? route->adjacency[0] : 0;
-		else if (!index || index == LEAF_ASK)
+		if (route ? !route->count : !index || index == LEAF_ASK)
 			return 0;
 		if (held) {
 			several = route ?: several;

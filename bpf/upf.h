@@ -525,7 +525,7 @@ INLINE int find_in_vpn(struct packet *p, __u32 slice)
 }
 
 /* What a SID of a slice took out leads to p->found.ue: by the argument `args_at` bits into the
- * SID, where it names a PDU Session, else by the UE's address. 0, or a reason. */
+ * SID, where it names a PDU Session (p->gtpu.teid), else by the UE's address. 0, or a reason. */
 GLOBAL int find_at_sid(struct xdp_md *ctx, struct packet *p, __u32 slice, __u32 args_at)
 {
 	__u32 teid, up, down, four;
@@ -539,10 +539,11 @@ GLOBAL int find_at_sid(struct xdp_md *ctx, struct packet *p, __u32 slice, __u32 
 	if (args_at + ARGS_MOB_BITS <= 128)
 		args = bits128(ld128(&ip->dst), args_at & 127, ARGS_MOB_BITS);
 	teid = args_mob_session(args);
+	p->gtpu.teid = teid;
 	if (teid) {
 		p->gtpu.qfi = args_mob_qfi(args);
 		p->found.ue = pdr_at_sid(slice, AT_SID_TEID, be32(teid));
-		return p->found.ue ? 0 : why_not_at_sid(p, slice, teid);
+		return p->found.ue ? 0 : REASON_NO_PDR;
 	}
 	p->gtpu.qfi = 0;
 	four = p->plan.family == 4;
@@ -553,7 +554,7 @@ GLOBAL int find_at_sid(struct xdp_md *ctx, struct packet *p, __u32 slice, __u32 
 	if (up && down)
 		return REASON_UE_TO_UE;
 	p->found.ue = up | down;
-	return p->found.ue ? 0 : why_not_at_sid(p, slice, 0);
+	return p->found.ue ? 0 : REASON_NO_PDR;
 }
 
 /* An IP packet that a SID of a slice took out, with a plan to go on alone. */
@@ -565,6 +566,8 @@ GLOBAL int receive_at_sid(struct xdp_md *ctx, struct packet *p, __u32 slice, __u
 
 	if (!p)
 		return REASON_NO_PDR;
+	if (reason == REASON_NO_PDR && !(slice & SLICE_VPN))
+		reason = why_not_at_sid(p, slice, p->gtpu.teid);
 	if (!reason && leads_to_frames(p->found.ue))
 		reason = REASON_NO_PDR;
 	if (!reason)

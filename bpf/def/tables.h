@@ -11,6 +11,7 @@
 #include "pod.h"
 #include "port.h"
 #include "quota.h"
+#include "trie.h"
 #include "ue.h"
 
 #define MAX_SEGMENTS 12
@@ -219,23 +220,6 @@ struct route {
 	__u16 count; /* 0: ask the kernel (bpf_fib_lookup) */
 	__u16 bits;  /* of the prefix */
 	__u32 adjacency[MAX_NEXT_HOPS];
-};
-
-/* route_root[table % ROUTE_ROOTS], route_block: what route4 says, an octet of the
- * address for each block. Routing tables without a root are in route4 only. */
-enum route_leaf {
-	ROUTE_ROOTS = 256,
-	LEAF_ASK = 1 << 30,   /* several next hops, or none: route4 tells */
-	LEAF_MORE = 1u << 31, /* index of a block; without it: of an adjacency, 0: no route */
-};
-
-struct route_root {
-	__u32 table;
-	__u32 leaf;
-};
-
-struct route_block {
-	__u32 leaf[256];
 };
 
 struct port_key {

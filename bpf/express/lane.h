@@ -217,7 +217,7 @@ GLOBAL __u32 find_far4(__u32 address, __u32 table)
 	if (!is_far4(cfg, address) || is_local4(be32(address)) || is_martian4(address) ||
 	    is_gtpu4(cfg, address) || find_pool4(cfg, be32(address)))
 		return 0;
-	index = walk_routes(routes, address);
+	index = walk_trie(address, routes | TRIE_IPV4);
 	if (!index || index == LEAF_ASK)
 		return 0;
 	cache_fill(slot, address, ~0ull, table, now);

@@ -87,8 +87,8 @@ static void make_maps(void)
 	MAKE_MAP(flow_skip, 1);
 	MAKE_MAP(lookup_cache, CACHE_SLOTS);
 	MAKE_MAP(cached_route, CACHE_SLOTS);
-	MAKE_MAP(route_root, ROUTE_ROOTS);
-	MAKE_MAP(route_block, 1);
+	MAKE_MAP(trie_root, TRIE_ROOTS);
+	MAKE_MAP(trie_block, 1);
 	MAKE_MAP(tunnel, TUNNELS);
 	MAKE_MAP(tunnel_by_teid, ENTRIES);
 	MAKE_MAP(pdr, PDRS);

@@ -157,8 +157,8 @@ static void open_maps(const char *pins)
 	OPEN_MAP(overlay);
 	OPEN_MAP(lookup_cache);
 	OPEN_MAP(cached_route);
-	OPEN_MAP(route_root);
-	OPEN_MAP(route_block);
+	OPEN_MAP(trie_root);
+	OPEN_MAP(trie_block);
 	OPEN_MAP(tunnel);
 	OPEN_MAP(tunnel_by_teid);
 	OPEN_MAP(pdr);

@@ -22,7 +22,7 @@ var onlyRead = []string{
 	abi.MapSidByPrefix, abi.MapLocalSid, abi.MapMobile, abi.MapSource, abi.MapSrPolicy, abi.MapSegmentList,
 	abi.MapClassBySource, abi.MapClassifier, abi.MapClassWay, abi.MapPod, abi.MapOverlay,
 	abi.MapTunnelByTeid, abi.MapPdrByTeid, abi.MapPdrByUe, abi.MapUeBucket, abi.MapQuota, abi.MapUeReach, abi.MapFilter, abi.MapFrameFilter, abi.MapForwarding,
-	abi.MapRoute4, abi.MapRoute6, abi.MapRouteRoot, abi.MapRouteBlock, abi.MapAdjacency, abi.MapSharedHop,
+	abi.MapRoute4, abi.MapRoute6, abi.MapTrieRoot, abi.MapTrieBlock, abi.MapAdjacency, abi.MapSharedHop,
 }
 
 // decisive are maps that packets change and that decide about later packets: volumes, meters,

@@ -62,7 +62,7 @@ func (d *DataPlane) prepare(spec *ebpf.CollectionSpec) {
 		abi.MapTunnel: 4 * l.Tunnels, abi.MapTunnelByTeid: l.Tunnels,
 		abi.MapTargetByDst4: l.Routes, abi.MapTargetByDst6: l.Routes,
 		abi.MapRoute4: l.Routes, abi.MapRoute6: l.Routes,
-		abi.MapRouteBlock: l.Routes/8 + 64, abi.MapAdjacency: l.Adjacencies + 1, abi.MapSharedHop: l.Adjacencies + 1,
+		abi.MapTrieBlock: l.Routes/8 + 64, abi.MapAdjacency: l.Adjacencies + 1, abi.MapSharedHop: l.Adjacencies + 1,
 		abi.MapSpreadCpu: cpus, abi.MapSpreadCpu2: cpus, abi.MapSpreadQueue: 2 * cpus,
 	} {
 		spec.Maps[name].MaxEntries = n
@@ -92,7 +92,7 @@ func (d *DataPlane) prepare(spec *ebpf.CollectionSpec) {
 		spec.Maps[name].MaxEntries = max(spec.Maps[name].MaxEntries, d.stays[name])
 	}
 	// These are written word by word, see table.Array.
-	for _, name := range []string{mapSettings, abi.MapLocalSid, abi.MapSharedHop, abi.MapRouteRoot, abi.MapRouteBlock, abi.MapSrPolicy, abi.MapTunnel, abi.MapClassWay,
+	for _, name := range []string{mapSettings, abi.MapLocalSid, abi.MapSharedHop, abi.MapTrieRoot, abi.MapTrieBlock, abi.MapSrPolicy, abi.MapTunnel, abi.MapClassWay,
 		abi.MapN4State, abi.MapN4Session, abi.MapN4Dirty, abi.MapSpreadSettings, abi.MapSpreadBucket, abi.MapSpreadQueue,
 		abi.MapNatBucket, abi.MapUeBucket, abi.MapPdr, abi.MapRefused, abi.MapQuota, abi.MapFilter, abi.MapFrameFilter, abi.MapForwarding, abi.MapMeter, abi.MapSliceMeter} {
 		spec.Maps[name].Flags |= unix.BPF_F_MMAPABLE

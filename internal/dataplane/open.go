@@ -16,6 +16,7 @@ import (
 	"github.com/culvert-net/culvert/internal/dataplane/class"
 	"github.com/culvert-net/culvert/internal/dataplane/ethernet"
 	"github.com/culvert-net/culvert/internal/dataplane/event"
+	"github.com/culvert-net/culvert/internal/dataplane/lpm"
 	"github.com/culvert-net/culvert/internal/dataplane/member"
 	"github.com/culvert-net/culvert/internal/dataplane/mobile"
 	"github.com/culvert-net/culvert/internal/dataplane/n4"
@@ -140,6 +141,7 @@ type DataPlane struct {
 type tables struct {
 	Settings   *table.Array[abi.Settings]                       `map:"settings"`
 	Names      *table.Hash[abi.NameKey, [table.NameLength]byte] `map:"name_by_index"`
+	Trie       lpm.TrieTables
 	Routes     adjacency.RouteTables
 	Shared     *adjacency.Parts `map:"shared_hop"`
 	Ports      port.Maps
@@ -262,8 +264,10 @@ func (d *DataPlane) openTables() (err error) {
 	if d.sources, err = adjacency.OpenSources(m[abi.MapSource], d.grace); err != nil {
 		return err
 	}
-	d.Routes = adjacency.NewRoutes(&d.mu, d.Adjacencies, t.Routes, d.settings.ForgetLookups)
-	d.targets = target.New(t.Targets, d.Ports, target.Hooks{Changed: d.settings.ForgetLookups, Steers: d.settings.Steer, NearV4: d.settings.NearV4})
+	trie := lpm.OpenTrie(t.Trie, d.grace)
+	d.Routes = adjacency.NewRoutes(&d.mu, d.Adjacencies, t.Routes, trie, d.settings.ForgetLookups)
+	d.targets = target.New(t.Targets, trie, d.Ports, target.Hooks{Changed: d.settings.ForgetLookups, Steers: d.settings.Steer, NearV4: d.settings.NearV4})
+	trie.Settle()
 	d.reach = reach.New(t.Reach, d.settings.ForgetLookups, d.settings.NearV4)
 	d.Policies = policy.New(&d.mu, t.Policies, d.names, d.grace, d.settings, d.Adjacencies, d.sources)
 	d.mobiles = mobile.New(m[abi.MapMobile], d.grace)

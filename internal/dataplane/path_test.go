@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/lpm"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 	"github.com/culvert-net/culvert/internal/dataplane/xdp"
 	"github.com/culvert-net/culvert/internal/model"
@@ -118,7 +119,7 @@ func TestPathMTUBesideARoute(t *testing.T) {
 		remove := func() { must(t, r.d.Routes.Delete(0, hostPrefix(to))) }
 		is := func(when string, want AdjacencyKey) {
 			t.Helper()
-			e, _ := r.d.Routes.Four.Lookup(abi.LPM4(abi.KernelTable(0), hostPrefix(to)))
+			e, _ := r.d.Routes.Lookup(lpm.At{Table: abi.KernelTable(0), Prefix: hostPrefix(to)})
 			if got := r.d.Adjacencies.KeyAt(e.Adjacency[0]); got != want {
 				t.Errorf("%s: the route leads to %v, want %v", when, got, want)
 			}

@@ -953,25 +953,6 @@ type Route struct {
 	Adjacency [7]uint32
 }
 
-type RouteBlock struct {
-	_    structs.HostLayout
-	Leaf [256]uint32
-}
-
-type RouteLeaf uint32
-
-const (
-	RouteLeafROUTE_ROOTS RouteLeaf = 256
-	RouteLeafLEAF_ASK    RouteLeaf = 1073741824
-	RouteLeafLEAF_MORE   RouteLeaf = 2147483648
-)
-
-type RouteRoot struct {
-	_     structs.HostLayout
-	Table uint32
-	Leaf  uint32
-}
-
 type SegmentList struct {
 	_         structs.HostLayout
 	Adjacency uint32
@@ -1199,6 +1180,34 @@ type TraceFilter struct {
 	DropsOnly       uint32
 }
 
+type TrieBlock struct {
+	_    structs.HostLayout
+	Leaf [256]uint32
+}
+
+type TrieLeaf uint32
+
+const (
+	TrieLeafTRIE_ROOTS      TrieLeaf = 1024
+	TrieLeafTRIE_OCTETS     TrieLeaf = 8
+	TrieLeafLEAF_KIND_SHIFT TrieLeaf = 27
+	TrieLeafLEAF_ASK        TrieLeaf = 2147483647
+	TrieLeafLEAF_MORE       TrieLeaf = 2147483648
+)
+
+type TrieRoot struct {
+	_     structs.HostLayout
+	Table uint32
+	Leaf  uint32
+}
+
+type TrieTable uint32
+
+const (
+	TrieTableTRIE_TARGETS TrieTable = 536870912
+	TrieTableTRIE_IPV4    TrieTable = 2147483648
+)
+
 type Tunnel struct {
 	_         structs.HostLayout
 	Volume    Volume
@@ -1322,8 +1331,6 @@ const (
 	MapRefused         = "refused"
 	MapRoute4          = "route4"
 	MapRoute6          = "route6"
-	MapRouteBlock      = "route_block"
-	MapRouteRoot       = "route_root"
 	MapSegmentList     = "segment_list"
 	MapSessionEvents   = "session_events"
 	MapSharedHop       = "shared_hop"
@@ -1346,6 +1353,8 @@ const (
 	MapTraceEvents     = "trace_events"
 	MapTraceFilter     = "trace_filter"
 	MapTraceScratch    = "trace_scratch"
+	MapTrieBlock       = "trie_block"
+	MapTrieRoot        = "trie_root"
 	MapTunnel          = "tunnel"
 	MapTunnelByTeid    = "tunnel_by_teid"
 	MapUeBucket        = "ue_bucket"
@@ -1474,8 +1483,6 @@ type MapSpecs struct {
 	Refused        *ebpf.MapSpec `ebpf:"refused"`
 	Route4         *ebpf.MapSpec `ebpf:"route4"`
 	Route6         *ebpf.MapSpec `ebpf:"route6"`
-	RouteBlock     *ebpf.MapSpec `ebpf:"route_block"`
-	RouteRoot      *ebpf.MapSpec `ebpf:"route_root"`
 	SegmentList    *ebpf.MapSpec `ebpf:"segment_list"`
 	SessionEvents  *ebpf.MapSpec `ebpf:"session_events"`
 	SharedHop      *ebpf.MapSpec `ebpf:"shared_hop"`
@@ -1498,6 +1505,8 @@ type MapSpecs struct {
 	TraceEvents    *ebpf.MapSpec `ebpf:"trace_events"`
 	TraceFilter    *ebpf.MapSpec `ebpf:"trace_filter"`
 	TraceScratch   *ebpf.MapSpec `ebpf:"trace_scratch"`
+	TrieBlock      *ebpf.MapSpec `ebpf:"trie_block"`
+	TrieRoot       *ebpf.MapSpec `ebpf:"trie_root"`
 	Tunnel         *ebpf.MapSpec `ebpf:"tunnel"`
 	TunnelByTeid   *ebpf.MapSpec `ebpf:"tunnel_by_teid"`
 	UeBucket       *ebpf.MapSpec `ebpf:"ue_bucket"`
@@ -1580,8 +1589,6 @@ type Maps struct {
 	Refused        *ebpf.Map `ebpf:"refused"`
 	Route4         *ebpf.Map `ebpf:"route4"`
 	Route6         *ebpf.Map `ebpf:"route6"`
-	RouteBlock     *ebpf.Map `ebpf:"route_block"`
-	RouteRoot      *ebpf.Map `ebpf:"route_root"`
 	SegmentList    *ebpf.Map `ebpf:"segment_list"`
 	SessionEvents  *ebpf.Map `ebpf:"session_events"`
 	SharedHop      *ebpf.Map `ebpf:"shared_hop"`
@@ -1604,6 +1611,8 @@ type Maps struct {
 	TraceEvents    *ebpf.Map `ebpf:"trace_events"`
 	TraceFilter    *ebpf.Map `ebpf:"trace_filter"`
 	TraceScratch   *ebpf.Map `ebpf:"trace_scratch"`
+	TrieBlock      *ebpf.Map `ebpf:"trie_block"`
+	TrieRoot       *ebpf.Map `ebpf:"trie_root"`
 	Tunnel         *ebpf.Map `ebpf:"tunnel"`
 	TunnelByTeid   *ebpf.Map `ebpf:"tunnel_by_teid"`
 	UeBucket       *ebpf.Map `ebpf:"ue_bucket"`
@@ -1662,8 +1671,6 @@ func (m *Maps) Close() error {
 		m.Refused,
 		m.Route4,
 		m.Route6,
-		m.RouteBlock,
-		m.RouteRoot,
 		m.SegmentList,
 		m.SessionEvents,
 		m.SharedHop,
@@ -1686,6 +1693,8 @@ func (m *Maps) Close() error {
 		m.TraceEvents,
 		m.TraceFilter,
 		m.TraceScratch,
+		m.TrieBlock,
+		m.TrieRoot,
 		m.Tunnel,
 		m.TunnelByTeid,
 		m.UeBucket,

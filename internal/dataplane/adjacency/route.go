@@ -1,27 +1,24 @@
 package adjacency
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"sync"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
-	"github.com/culvert-net/culvert/internal/dataplane/table"
+	"github.com/culvert-net/culvert/internal/dataplane/lpm"
 )
 
 // Routes are the tables route4 and route6.
 type Routes struct {
 	mu   *sync.Mutex
 	hops *Table
-	RouteTables
-	have map[routeKey][]Key
+	*lpm.Table[abi.Route]
+	have map[lpm.At][]Key
 	// limited are the routes to one address whose path has an MTU of its own, and what the
 	// kernel has in their place.
-	limited map[routeKey]mirrored
-	trie    *trie
-	changed func()
+	limited map[lpm.At]mirrored
 }
 
 // mirrored is one of the kernel's routes, if it is there.
@@ -32,36 +29,38 @@ type mirrored struct {
 
 // RouteTables are the tables of each family.
 type RouteTables struct {
-	Four *table.Hash[abi.Lpm4Key, abi.Route] `map:"route4" limit:"routes"`
-	Six  *table.Hash[abi.Lpm6Key, abi.Route] `map:"route6" limit:"routes"`
-	Trie TrieTables
+	Four *lpm.Four[abi.Route] `map:"route4" limit:"routes"`
+	Six  *lpm.Six[abi.Route]  `map:"route6" limit:"routes"`
 }
 
 // NewRoutes takes the tables, whose routes refer to hops. changed runs after each
 // write.
-func NewRoutes(mu *sync.Mutex, hops *Table, t RouteTables, changed func()) *Routes {
-	t.Six.Changed = changed
-	r := &Routes{mu: mu, hops: hops, RouteTables: t, have: map[routeKey][]Key{}, limited: map[routeKey]mirrored{}, changed: changed}
-	r.trie = newTrie(t.Trie, hops.grace, t.Four)
-	changed()
-	return r
+func NewRoutes(mu *sync.Mutex, hops *Table, t RouteTables, trie *lpm.Trie, changed func()) *Routes {
+	return &Routes{
+		mu: mu, hops: hops, have: map[lpm.At][]Key{}, limited: map[lpm.At]mirrored{},
+		Table: lpm.New(t.Four, t.Six, trie, 0, leafOf, changed),
+	}
+}
+
+// leafOf is a route as a leaf of the trie: its next hop, if it has one.
+func leafOf(e abi.Route) uint32 {
+	if e.Count == 1 {
+		return e.Adjacency[0]
+	}
+	return uint32(abi.TrieLeafLEAF_ASK)
 }
 
 // Sweep deletes what an earlier daemon put and this one has not. The caller holds
 // the lock.
 func (r *Routes) Sweep() error {
-	err := r.Six.Sweep()
-	for k := range r.Four.Stale() {
-		err = errors.Join(err, r.delete4(k))
-	}
-	r.Four.Settle()
-	r.Six.Settle()
+	err := r.Table.Sweep()
+	r.Settle()
 	return err
 }
 
-type routeKey struct {
-	table  uint32
-	prefix netip.Prefix
+// kernelRoute is where the tables have a route of a routing table of the kernel.
+func kernelRoute(table uint32, p netip.Prefix) lpm.At {
+	return lpm.At{Table: abi.KernelTable(table), Prefix: p.Masked()}
 }
 
 // Put mirrors one of the kernel's routes. Of several next hops one is
@@ -70,7 +69,7 @@ type routeKey struct {
 func (r *Routes) Put(table uint32, p netip.Prefix, via []Key) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	k := routeKey{abi.KernelTable(table), p.Masked()}
+	k := kernelRoute(table, p)
 	if _, is := r.limited[k]; is {
 		r.limited[k] = mirrored{via: slices.Clone(via), there: true}
 		return nil
@@ -78,9 +77,9 @@ func (r *Routes) Put(table uint32, p netip.Prefix, via []Key) error {
 	return r.put(k, via)
 }
 
-func (r *Routes) put(k routeKey, via []Key) error {
+func (r *Routes) put(k lpm.At, via []Key) error {
 	var e abi.Route
-	p := k.prefix
+	p := k.Prefix
 	if len(via) > len(e.Adjacency) {
 		return fmt.Errorf("route %s: %d next hops: at most %d", p, len(via), len(e.Adjacency))
 	}
@@ -96,32 +95,18 @@ func (r *Routes) put(k routeKey, via []Key) error {
 		}
 		e.Adjacency[i] = index
 	}
-	if err := r.write(k, &e); err != nil {
+	if err := r.Table.Put(k, e); err != nil {
 		return fmt.Errorf("route %s: %w", p, r.hops.OrRelease(err, via))
 	}
 	r.have[k] = slices.Clone(via)
 	return r.hops.Release(old...)
 }
 
-// write puts the entry, or deletes it where e is nil.
-func (r *Routes) write(k routeKey, e *abi.Route) error {
-	switch {
-	case k.prefix.Addr().Is4() && e != nil:
-		return r.put4(abi.LPM4(k.table, k.prefix), *e)
-	case k.prefix.Addr().Is4():
-		return r.delete4(abi.LPM4(k.table, k.prefix))
-	case e != nil:
-		return r.Six.Put(abi.LPM6(k.table, k.prefix), *e)
-	default:
-		return r.Six.Delete(abi.LPM6(k.table, k.prefix))
-	}
-}
-
 // Delete removes what Put put.
 func (r *Routes) Delete(table uint32, p netip.Prefix) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	k := routeKey{abi.KernelTable(table), p.Masked()}
+	k := kernelRoute(table, p)
 	if _, is := r.limited[k]; is {
 		r.limited[k] = mirrored{}
 		return nil
@@ -129,8 +114,8 @@ func (r *Routes) Delete(table uint32, p netip.Prefix) error {
 	return r.delete(k)
 }
 
-func (r *Routes) delete(k routeKey) error {
-	if err := r.write(k, nil); err != nil {
+func (r *Routes) delete(k lpm.At) error {
+	if err := r.Table.Delete(k); err != nil {
 		return err
 	}
 	old := r.have[k]
@@ -141,7 +126,7 @@ func (r *Routes) delete(k routeKey) error {
 // PathChanged follows Table.SetPathMTU for what the main table routes to an address: where its
 // path has an MTU of its own it has a route of its own. The caller holds the lock.
 func (r *Routes) PathChanged(to netip.Addr) error {
-	k := routeKey{abi.KernelTable(0), netip.PrefixFrom(to, to.BitLen())}
+	k := kernelRoute(0, netip.PrefixFrom(to, to.BitLen()))
 	was, is := r.limited[k]
 	toward := r.hops.Toward(to)
 	switch {
@@ -169,35 +154,12 @@ func (r *Routes) PathChanged(to netip.Addr) error {
 }
 
 // longest are the next hops of the longest route to a prefix.
-func (r *Routes) longest(k routeKey) []Key {
-	for bits := k.prefix.Bits(); bits >= 0; bits-- {
-		k.prefix = netip.PrefixFrom(k.prefix.Addr(), bits).Masked()
+func (r *Routes) longest(k lpm.At) []Key {
+	for bits := k.Prefix.Bits(); bits >= 0; bits-- {
+		k.Prefix = netip.PrefixFrom(k.Prefix.Addr(), bits).Masked()
 		if via, there := r.have[k]; there {
 			return via
 		}
 	}
-	return nil
-}
-
-// put4 writes an IPv4 route, which route4 has before the trie says to look there.
-func (r *Routes) put4(k abi.Lpm4Key, e abi.Route) error {
-	old, known := r.Four.Lookup(k)
-	if err := r.Four.Put(k, e); err != nil || known && old == e {
-		return err
-	}
-	r.trie.put(k, e, !known)
-	r.changed()
-	return nil
-}
-
-func (r *Routes) delete4(k abi.Lpm4Key) error {
-	if _, known := r.Four.Lookup(k); !known {
-		return nil
-	}
-	if err := r.Four.Delete(k); err != nil {
-		return err
-	}
-	r.trie.delete(k, r.Four)
-	r.changed()
 	return nil
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/adjacency"
+	"github.com/culvert-net/culvert/internal/dataplane/lpm"
+	"github.com/culvert-net/culvert/internal/dataplane/port"
 	"github.com/culvert-net/culvert/internal/dataplane/settings"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 	"github.com/culvert-net/culvert/internal/dataplane/target"
@@ -68,10 +70,13 @@ func memorySessions(filters uint32) *Sessions {
 	const sessions = 64
 	l := settings.Limits{Sessions: sessions, Filters: filters}
 	most := MapSizes(l)
-	targets := &target.Table{Tables: target.Tables{
+	trie := lpm.OpenTrie(lpm.TrieTables{
+		Roots: table.NewArray[abi.TrieRoot](uint32(abi.TrieLeafTRIE_ROOTS)), Blocks: table.NewArray[abi.TrieBlock](sessions),
+	}, &table.Grace{})
+	targets := target.New(target.Tables{
 		Four: table.NewHash[abi.Lpm4Key, abi.Target](abi.MapTargetByDst4, sessions),
 		Six:  table.NewHash[abi.Lpm6Key, abi.Target](abi.MapTargetByDst6, sessions),
-	}}
+	}, trie, &port.Table{}, target.Hooks{Changed: func() {}, Steers: func() {}, NearV4: func(netip.Prefix) {}})
 	return openMemory(&memoryNode{targets: targets}, l, Tables{
 		PDR: table.NewArray[abi.Pdr](most[abi.MapPdr]), Refused: table.NewArray[abi.Refused](most[abi.MapPdr]), Quota: table.NewArray[abi.Quota](most[abi.MapQuota]),
 		Filter: table.NewArray[abi.Filter](most[abi.MapFilter]), FrameFilter: table.NewArray[abi.FrameFilter](most[abi.MapFilter]),

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/lpm"
 	"github.com/culvert-net/culvert/internal/dataplane/port"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
@@ -19,10 +20,11 @@ var ErrTaken = errors.New("is taken")
 
 // Table is the three tables.
 type Table struct {
-	Tables
-	ports *port.Table
-	own   map[uint32]int // targets in the table of an interface
-	hooks Hooks
+	by     *lpm.Table[abi.Target] // destination
+	ByPort *table.Hash[abi.PortKey, abi.Target]
+	ports  *port.Table
+	own    map[uint32]int // targets in the table of an interface
+	hooks  Hooks
 }
 
 // Hooks are what the rest of the data path learns of targets by destination.
@@ -34,20 +36,20 @@ type Hooks struct {
 
 // Tables are the tables as packets see them.
 type Tables struct {
-	Four   *table.Hash[abi.Lpm4Key, abi.Target] `map:"target_by_dst4" limit:"routes"`
-	Six    *table.Hash[abi.Lpm6Key, abi.Target] `map:"target_by_dst6" limit:"routes"`
+	Four   *lpm.Four[abi.Target]                `map:"target_by_dst4" limit:"routes"`
+	Six    *lpm.Six[abi.Target]                 `map:"target_by_dst6" limit:"routes"`
 	ByPort *table.Hash[abi.PortKey, abi.Target] `map:"target_by_port"`
 }
 
 // New takes the tables. None of hooks is nil.
-func New(tables Tables, ports *port.Table, hooks Hooks) *Table {
-	t := &Table{Tables: tables, ports: ports, own: map[uint32]int{}, hooks: hooks}
+func New(tables Tables, trie *lpm.Trie, ports *port.Table, hooks Hooks) *Table {
+	t := &Table{ByPort: tables.ByPort, ports: ports, own: map[uint32]int{}, hooks: hooks}
+	t.by = lpm.New(tables.Four, tables.Six, trie, uint32(abi.TrieTableTRIE_TARGETS), leafOf, hooks.Changed)
 	for p := range t.NearV4() {
 		hooks.NearV4(p)
 	}
 	t.countOwn()
 	ports.HasTable = func(ifindex int) bool { return t.own[uint32(ifindex)] > 0 }
-	t.Four.Changed, t.Six.Changed = hooks.Changed, hooks.Changed
 	ports.Steered = func(ifindex int) bool {
 		for k := range t.ByPort.All() {
 			if k.Ifindex == uint32(ifindex) {
@@ -59,6 +61,14 @@ func New(tables Tables, ports *port.Table, hooks Hooks) *Table {
 	return t
 }
 
+// leafOf is a target as a leaf of the trie.
+func leafOf(to abi.Target) uint32 {
+	if to.Index >= 1<<abi.TrieLeafLEAF_KIND_SHIFT {
+		return uint32(abi.TrieLeafLEAF_ASK)
+	}
+	return to.Kind<<abi.TrieLeafLEAF_KIND_SHIFT | to.Index
+}
+
 // Put has packets to a prefix go to a target.
 func (t *Table) Put(p netip.Prefix, to abi.Target) error { return t.PutFrom(0, p, to) }
 
@@ -66,21 +76,16 @@ func (t *Table) Put(p netip.Prefix, to abi.Target) error { return t.PutFrom(0, p
 // targets of all; table is its ifindex. Or, of a tenant (abi.TenantTable), what its pods send
 // and get. Table 0 is that of all.
 func (t *Table) PutFrom(table uint32, p netip.Prefix, to abi.Target) error {
-	_, had := t.lookup(table, p)
+	at := At{Table: table, Prefix: p}
+	_, had := t.by.Lookup(at)
 	to.Bits = uint32(p.Bits())
-	if table == 0 && t.hooks.Steers != nil && isSteering(abi.TargetKind(to.Kind)) {
+	if table == 0 && isSteering(abi.TargetKind(to.Kind)) {
 		t.hooks.Steers()
 	}
-	if t.hooks.NearV4 != nil && isNearV4(At{table, p}, to) {
+	if isNearV4(at, to) {
 		t.hooks.NearV4(p)
 	}
-	var err error
-	if p.Addr().Is4() {
-		err = t.Four.Put(abi.LPM4(table, p), to)
-	} else {
-		err = t.Six.Put(abi.LPM6(table, p), to)
-	}
-	if err != nil || had {
+	if err := t.by.Put(at, to); err != nil || had {
 		return err
 	}
 	return t.count(table, 1)
@@ -110,14 +115,9 @@ func (t *Table) Delete(p netip.Prefix) error { return t.DeleteFrom(0, p) }
 
 // DeleteFrom ends what PutFrom began.
 func (t *Table) DeleteFrom(table uint32, p netip.Prefix) error {
-	_, had := t.lookup(table, p)
-	var err error
-	if p.Addr().Is4() {
-		err = t.Four.Delete(abi.LPM4(table, p))
-	} else {
-		err = t.Six.Delete(abi.LPM6(table, p))
-	}
-	if err != nil || !had {
+	at := At{Table: table, Prefix: p}
+	_, had := t.by.Lookup(at)
+	if err := t.by.Delete(at); err != nil || !had {
 		return err
 	}
 	return t.count(table, -1)
@@ -128,55 +128,26 @@ func (t *Table) At(p netip.Prefix) abi.Target { return t.AtFrom(0, p) }
 
 // AtFrom is where PutFrom has them go.
 func (t *Table) AtFrom(table uint32, p netip.Prefix) abi.Target {
-	to, _ := t.lookup(table, p)
+	to, _ := t.by.Lookup(At{Table: table, Prefix: p})
 	to.Bits = 0
 	return to
-}
-
-func (t *Table) lookup(table uint32, p netip.Prefix) (abi.Target, bool) {
-	if p.Addr().Is4() {
-		return t.Four.Lookup(abi.LPM4(table, p))
-	}
-	return t.Six.Lookup(abi.LPM6(table, p))
 }
 
 // countOwn counts the targets of each interface's own table.
 func (t *Table) countOwn() {
 	clear(t.own)
-	count := func(table uint32) {
-		if abi.IsPortTable(table) {
-			t.own[table]++
+	for at := range t.by.All() {
+		if abi.IsPortTable(at.Table) {
+			t.own[at.Table]++
 		}
-	}
-	for k := range t.Four.All() {
-		count(k.Table)
-	}
-	for k := range t.Six.All() {
-		count(k.Table)
 	}
 }
 
 // At is where a target is: a destination in a table of steering, as PutFrom names it.
-type At struct {
-	Table  uint32
-	Prefix netip.Prefix
-}
+type At = lpm.At
 
 // All are the targets by destination, those of an earlier daemon among them.
-func (t *Table) All() iter.Seq2[At, abi.Target] {
-	return func(yield func(At, abi.Target) bool) {
-		for k, to := range t.Four.All() {
-			if !yield(At{k.Table, netip.PrefixFrom(abi.FromBE32(k.Addr), int(k.Prefixlen)-32)}, to) {
-				return
-			}
-		}
-		for k, to := range t.Six.All() {
-			if !yield(At{k.Table, netip.PrefixFrom(netip.AddrFrom16(k.Addr.B), int(k.Prefixlen)-32)}, to) {
-				return
-			}
-		}
-	}
-}
+func (t *Table) All() iter.Seq2[At, abi.Target] { return t.by.All() }
 
 // NearV4 are the IPv4 prefixes in the table of all that decide whether a UE's packet may go there:
 // this node's own, and those of UEs.
@@ -214,17 +185,14 @@ func (t *Table) DeletePort(k abi.PortKey) error {
 // Sweep deletes what an earlier daemon put and this one has not, after drop was
 // called with it.
 func (t *Table) Sweep(drop func(abi.Target)) error {
-	for _, to := range t.Four.Stale() {
-		drop(to)
-	}
-	for _, to := range t.Six.Stale() {
+	for _, to := range t.by.Stale() {
 		drop(to)
 	}
 	ports := t.ByPort.Stale()
 	for _, to := range ports {
 		drop(to)
 	}
-	errs := []error{t.Four.Sweep(), t.Six.Sweep(), t.ByPort.Sweep()}
+	errs := []error{t.by.Sweep(), t.ByPort.Sweep()}
 	changed := map[uint32]bool{}
 	for k := range ports {
 		changed[k.Ifindex] = true
@@ -241,7 +209,6 @@ func (t *Table) Sweep(drop func(abi.Target)) error {
 
 // Settle ends the time in which targets may be an earlier daemon's.
 func (t *Table) Settle() {
-	t.Four.Settle()
-	t.Six.Settle()
+	t.by.Settle()
 	t.ByPort.Settle()
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/lpm"
 	"github.com/culvert-net/culvert/internal/dataplane/port"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
@@ -17,9 +18,10 @@ func TestNearV4(t *testing.T) {
 		Four: table.NewHash[abi.Lpm4Key, abi.Target]("target_by_dst4", 16), Six: table.NewHash[abi.Lpm6Key, abi.Target]("target_by_dst6", 16),
 		ByPort: table.NewHash[abi.PortKey, abi.Target]("target_by_port", 16),
 	}
+	trie := lpm.TrieTables{Roots: table.NewArray[abi.TrieRoot](uint32(abi.TrieLeafTRIE_ROOTS)), Blocks: table.NewArray[abi.TrieBlock](64)}
 	var near []netip.Prefix
 	open := func() *Table {
-		return New(tables, &port.Table{}, Hooks{Changed: func() {}, Steers: func() {}, NearV4: func(p netip.Prefix) {
+		return New(tables, lpm.OpenTrie(trie, &table.Grace{}), &port.Table{}, Hooks{Changed: func() {}, Steers: func() {}, NearV4: func(p netip.Prefix) {
 			if _, had := tables.Four.Lookup(abi.LPM4(0, p)); had && len(near) < 2 { // a former daemon's come behind
 				t.Errorf("%s was in the table before", p)
 			}
