@@ -256,16 +256,16 @@ INLINE int express_frame(struct xdp_md *ctx, struct express *x, __u32 policy)
 
 /* ---- whose ---- */
 
-/* What leads to an IPv4 destination outside of the pools, or NULL: then the journey has to look. Networks
+/* What leads to a destination outside of the pools, or NULL: then the journey has to look. Networks
  * behind UEs come before a table of the port, and only the journey looks for them. */
-INLINE struct cached *express_target4(struct express *x, __be32 address)
+INLINE struct cached *express_target(struct express *x, __u64 hi, __u64 lo, __u32 family)
 {
-	__u32 port = x->port_flags >> PORT_TABLE_SHIFT, table = cache_table(port) | CACHE_IPV4;
-	struct cached *to = cache_slot(address, ~0ull, table);
+	__u32 port = x->port_flags >> PORT_TABLE_SHIFT, table = cache_table(port) | family;
+	struct cached *to = cache_slot(hi, lo, table);
 
-	if (!to || cache_holds4(to, address, table, cache_generation(x->cfg)))
+	if (!to || cache_holds(to, hi, lo, table, cache_generation(x->cfg)))
 		return to;
-	return port || remember_target4(address) ? 0 : to;
+	return port || remember_steered(hi, lo, family) ? 0 : to;
 }
 
 /* Of what receives, and of it alone: express_receive() comes next, once for both versions. */
@@ -285,8 +285,7 @@ INLINE int express_destination6(struct xdp_md *ctx, struct express *x, struct ip
 	index = is_n6(x->port_flags) ? pdr_of_ue6(x->cfg, hi) : 0;
 	if (index)
 		return express_to_ue(ctx, x, index);
-	to = express_cached(x, hi, ld64(&ip->dst.b[8]),
-			    cache_table(x->port_flags >> PORT_TABLE_SHIFT));
+	to = express_target(x, hi, ld64(&ip->dst.b[8]), 0);
 	if (!to || !may_steer(x->port_flags, to->kind))
 		return NOT_TAKEN;
 	if (to->kind == TARGET_PDR)
@@ -401,7 +400,7 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 		which = is_n6(x->port_flags) ? pdr_of_ue4(x->cfg, dst) : 0;
 		if (which)
 			return express_to_ue(ctx, x, which);
-		to = express_target4(x, dst);
+		to = express_target(x, dst, ~0ull, CACHE_IPV4);
 		if (!to || !may_steer(x->port_flags, to->kind))
 			return NOT_TAKEN;
 		index = to->index;

@@ -176,19 +176,10 @@ INLINE struct cached *steered_destination(struct settings *cfg, __u64 hi, __u64 
 	return steered_from(cfg, hi, lo, family, 0);
 }
 
-/* Has its slot hold what steers an IPv4 destination. A function: mostly it does already. */
-GLOBAL int remember_target4(__u32 address)
+/* Has its slot hold what steers a destination. A function: mostly it does already. */
+GLOBAL int remember_steered(__u64 hi, __u64 lo, __u32 family)
 {
-	return steered_destination(&node_settings, address, ~0ull, CACHE_IPV4) ? 0 : -1;
-}
-
-/* Whether an IPv4 address can be neither this node's nor a UE's by target_by_dst4 or pdr_by_ue, and
- * ue_reach has nothing for it. So are most of the Internet's: three look-ups less. */
-INLINE int is_far4(struct settings *cfg, __be32 address)
-{
-	__u32 octet = address & 0xff;
-
-	return !(cfg->near4[octet >> 6] >> (octet & 63) & 1);
+	return steered_destination(&node_settings, hi, lo, family) ? 0 : -1;
 }
 
 /* Whether the kernel keeps packets to an address, which is this node's or a GTP-U one. Functions:

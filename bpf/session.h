@@ -71,7 +71,7 @@ INLINE __u32 pdr_of_ue4(struct settings *cfg, __be32 address)
 	__u32 number = address * (__u32)UE_HASH >> (cfg->ues & 31), found;
 	struct ue_bucket *bucket;
 
-	if (!cfg->ues || is_far4(cfg, address))
+	if (!cfg->ues)
 		return 0;
 	bucket = bpf_map_lookup_elem(&ue_bucket, &number);
 	if (!bucket)

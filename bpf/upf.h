@@ -27,8 +27,6 @@ GLOBAL __u32 pdr_of_destination(struct packet *p)
 		four = find_pool4(cfg, dst);
 		if (four && four->sessions)
 			return four->base + (dst & ~four->mask);
-		if (is_far4(cfg, ld32(&p->plan.dst)))
-			return 0;
 		index = pdr_of_ue(cfg, 0, mapped(ld32(&p->plan.dst)).lo);
 		to = index ? 0 : steered_destination(cfg, ld32(&p->plan.dst), ~0ull, CACHE_IPV4);
 	} else {
@@ -61,8 +59,6 @@ INLINE int for_core(struct packet *p, struct settings *cfg)
 {
 	__u32 sid = 0, reach;
 
-	if (p->plan.family == 4 && is_far4(cfg, ld32(&p->plan.dst)))
-		return is_local4(be32(ld32(&p->plan.dst))) || is_gtpu4(cfg, ld32(&p->plan.dst));
 	reach = reach_of(p);
 	if (reach == REACH_CLOSED)
 		return 1;

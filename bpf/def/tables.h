@@ -84,7 +84,6 @@ struct settings {
 	struct pool6 pool6[MAX_POOLS];
 	struct nat nat[MAX_NATS];
 	__u64 flow_key[FLOW_KEYS]; /* of flow_cache's fingerprints: random */
-	__u64 near4[4]; /* bits by the first octet of an IPv4 address: see is_far4() */
 };
 
 /* local_sid[index]: published by one 64-bit write of the first word; what it

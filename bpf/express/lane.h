@@ -168,12 +168,61 @@ INLINE __u32 express_flow(struct xdp_md *ctx, void *ip, __u32 l3)
 				  : flow_hash(ctx, l3, ip_length(ip), ld32(ip) >> 4 & 0xf);
 }
 
+/* Whether a destination may be more than an address behind a router: a UE's, this node's, of the SR
+ * domain, a group, or a martian. */
+INLINE int is_near4(struct settings *cfg, __be32 address)
+{
+	return is_martian_source4(address) || is_gtpu4(cfg, address) ||
+	       find_pool4(cfg, be32(address)) || pdr_of_ue4(cfg, address);
+}
+
+INLINE int is_near6(struct settings *cfg, const void *address)
+{
+	__u64 hi = ld64(address);
+	__u32 sid;
+
+	return is_martian_source6(address) || is_gtpu6(cfg, address) || in_domain(cfg, address) ||
+	       find_sid(cfg, address, &sid) || find_pool6(cfg, be64(hi)) || pdr_of_ue6(cfg, hi);
+}
+
+/* Whether no prefix says that UEs' packets to an address do not leave by a route. */
+INLINE int is_open(__u64 octets, __u32 family)
+{
+	__u32 to = walk_trie(octets, TRIE_TARGETS | family);
+	__u32 kind = to >> LEAF_KIND_SHIFT, reach;
+
+	if (to == LEAF_ASK || kind == TARGET_PASS || kind == TARGET_PDR)
+		return 0;
+	reach = walk_trie(octets, TRIE_REACH | family);
+	return reach == REACH_NONE || reach == REACH_OPEN;
+}
+
+/* Of a UE's packet (CACHE_GUARDED in `table`): the adjacency of a destination that is nobody's here,
+ * by a route with one next hop, as most of the Internet's are. LEAF_ASK: its route has to be asked
+ * for. 0: whose it is has to be asked for, by calls of three functions. */
+GLOBAL __u32 find_far(__u64 hi, __u64 lo, __u32 table)
+{
+	struct settings *cfg = &node_settings;
+	struct words address = { hi, lo };
+	struct cached *slot = cache_slot(hi, lo, table);
+	__u32 now = cache_generation(cfg), family = table & CACHE_IPV4, index;
+
+	if (!slot || (family ? is_near4(cfg, hi) : is_near6(cfg, &address)) || !is_open(hi, family))
+		return 0;
+	index = walk_trie(hi, table & ~CACHE_GUARDED);
+	if (!index || index == LEAF_ASK)
+		return LEAF_ASK;
+	cache_fill(slot, hi, lo, table, now);
+	slot->index = index;
+	return index;
+}
+
 /* The adjacency of a route that the cache does not hold, or that has several next
  * hops; 0: none, or a packet, or a UE's (CACHE_GUARDED), must not go there. The flow is that
  * of the packet at `l3`, whose header is believed; FLOW_OF_LABEL may be beside that. */
 GLOBAL __u32 find_adjacency(struct xdp_md *ctx, __u64 hi, __u64 lo, __u32 table, __u32 l3)
 {
-	__u32 zero = 0, number = cache_index(hi, lo, table);
+	__u32 zero = 0, number = cache_index(hi, lo, table), far;
 	struct cached *slot = bpf_map_lookup_elem(&lookup_cache, &number);
 	struct route *several = bpf_map_lookup_elem(&cached_route, &number);
 	struct packet *p = bpf_map_lookup_elem(&journey_state, &zero);
@@ -186,6 +235,9 @@ GLOBAL __u32 find_adjacency(struct xdp_md *ctx, __u64 hi, __u64 lo, __u32 table,
 		return 0;
 	if (!slot->index && cache_holds(slot, hi, lo, table, cache_generation(&node_settings)))
 		return hop_of_flow(several, express_flow(ctx, ip, l3));
+	far = table & CACHE_GUARDED ? find_far(hi, lo, table) : 0;
+	if (far && far != LEAF_ASK)
+		return far;
 	p->plan.family = table & CACHE_IPV4 ? 4 : 6;
 	p->plan.guarded = !!(table & CACHE_GUARDED);
 	p->plan.dst = (struct words){ hi, lo };
@@ -197,32 +249,9 @@ GLOBAL __u32 find_adjacency(struct xdp_md *ctx, __u64 hi, __u64 lo, __u32 table,
 	p->plan.keep_version = ld32(ip) >> 4 & 0xf;
 	if (p->plan.family == 4 ? is_martian4(hi) : is_martian6(&p->plan.dst))
 		return 0;
-	if (p->plan.guarded && (pdr_of_destination(p) || may_reach(p)))
+	if (p->plan.guarded ? !far && (pdr_of_destination(p) || may_reach(p)) : kind_again(p))
 		return 0;
-	return kind_again(p) ? 0 : choose_adjacency(ctx, p);
-}
-
-/* Of a UE's packet, and in the table of such (CACHE_IPV4 | CACHE_GUARDED): the adjacency of a far
- * destination (is_far4) that has one next hop, by the trie of blocks; 0: find_adjacency() has to look.
- * So are most of the Internet's, and that function has to call four others. */
-#define EXPRESS_FAR (CACHE_IPV4 | CACHE_GUARDED)
-GLOBAL __u32 find_far4(__u32 address, __u32 table)
-{
-	struct settings *cfg = &node_settings;
-	struct cached *slot = cache_slot(address, ~0ull, table);
-	__u32 now = cache_generation(cfg), routes = table & ~EXPRESS_FAR, index;
-
-	if (!slot || !routes || cache_holds4(slot, address, table, now))
-		return 0;
-	if (!is_far4(cfg, address) || is_local4(be32(address)) || is_martian4(address) ||
-	    is_gtpu4(cfg, address) || find_pool4(cfg, be32(address)))
-		return 0;
-	index = walk_trie(address, routes | TRIE_IPV4);
-	if (!index || index == LEAF_ASK)
-		return 0;
-	cache_fill(slot, address, ~0ull, table, now);
-	slot->index = index;
-	return index;
+	return choose_adjacency(ctx, p);
 }
 
 /* The adjacency of a route that the cache may hold. */
@@ -231,8 +260,6 @@ INLINE struct next_hop *express_hop(struct xdp_md *ctx, struct cached *slot, __u
 {
 	__u32 index = slot ? slot->index : 0;
 
-	if (!slot && (table & EXPRESS_FAR) == EXPRESS_FAR)
-		index = find_far4(hi, table);
 	return express_adjacency(index ?: find_adjacency(ctx, hi, lo, table, l3), length);
 }
 

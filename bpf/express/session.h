@@ -284,12 +284,13 @@ INLINE int express_from_nat(struct xdp_md *ctx, struct express *x, struct pdr *e
 {
 	__u32 l3 = express_l3(x) + x->length - length,
 	      table = f->index | CACHE_IPV4 | CACHE_GUARDED;
-	struct cached *slot = f->index ? express_cached(x, ld32(&inner->dst), ~0ull, table) : 0;
+	struct cached *slot = express_cached4(x, ld32(&inner->dst), table);
 	int read = nat_read(ctx, l3, 0), verdict;
 
-	if (!slot || read < 0 || read & NAT_READ_QUOTED || nat_of_address(ld32(&inner->dst)))
+	if (read < 0 || read & NAT_READ_QUOTED || nat_of_address(ld32(&inner->dst)))
 		return NOT_TAKEN;
-	x->hop = express_adjacency(slot->index, length);
+	x->hop = express_adjacency(slot ? slot->index : find_far(ld32(&inner->dst), ~0ull, table),
+				   length);
 	if (!x->hop)
 		return NOT_TAKEN;
 	verdict = express_rates(x, f, entry, rule, length);
@@ -341,8 +342,8 @@ INLINE int express_from_ue4(struct xdp_md *ctx, struct express *x, struct pdr *e
 	which = x->cfg->nats ? nat_of_ue(ld32(&inner->src)) : 0;
 	if (which)
 		return express_from_nat(ctx, x, entry, rule, f, inner, which, length);
-	x->hop = express_route(ctx, x, ld32(&inner->dst), ~0ull,
-			       f->index | CACHE_IPV4 | CACHE_GUARDED, length, express_inner(x));
+	x->hop = express_route4(ctx, x, ld32(&inner->dst), f->index | CACHE_GUARDED, length,
+				express_inner(x));
 	if (!x->hop)
 		return NOT_TAKEN;
 	verdict = express_rates(x, f, entry, rule, length);

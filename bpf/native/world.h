@@ -421,7 +421,6 @@ static void make_settings(struct input *in)
 	s->teid_slots = TEID_SLOTS;
 	s->trace = n >> 8 & 3 ? 0 : 1;
 	s->steered = 1;
-	s->near4[0] = n >> 21 & 1 ? ~0ull : 1 << 10; /* put_target4, make_reach, pdr_by_ue */
 	s->sids_by_prefix = map_of(&sid_by_prefix)->count;
 	s->errors_per_second = n >> 10 & 3 ? 1000000 : 0;
 	s->hop_limit = 64;

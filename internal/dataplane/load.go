@@ -62,7 +62,7 @@ func (d *DataPlane) prepare(spec *ebpf.CollectionSpec) {
 		abi.MapTunnel: 4 * l.Tunnels, abi.MapTunnelByTeid: l.Tunnels,
 		abi.MapTargetByDst4: l.Routes, abi.MapTargetByDst6: l.Routes,
 		abi.MapRoute4: l.Routes, abi.MapRoute6: l.Routes,
-		abi.MapTrieBlock: l.Routes/8 + 64, abi.MapAdjacency: l.Adjacencies + 1, abi.MapSharedHop: l.Adjacencies + 1,
+		abi.MapTrieBlock: l.Routes/8 + 512, abi.MapAdjacency: l.Adjacencies + 1, abi.MapSharedHop: l.Adjacencies + 1,
 		abi.MapSpreadCpu: cpus, abi.MapSpreadCpu2: cpus, abi.MapSpreadQueue: 2 * cpus,
 	} {
 		spec.Maps[name].MaxEntries = n

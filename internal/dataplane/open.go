@@ -266,9 +266,9 @@ func (d *DataPlane) openTables() (err error) {
 	}
 	trie := lpm.OpenTrie(t.Trie, d.grace)
 	d.Routes = adjacency.NewRoutes(&d.mu, d.Adjacencies, t.Routes, trie, d.settings.ForgetLookups)
-	d.targets = target.New(t.Targets, trie, d.Ports, target.Hooks{Changed: d.settings.ForgetLookups, Steers: d.settings.Steer, NearV4: d.settings.NearV4})
+	d.targets = target.New(t.Targets, trie, d.Ports, target.Hooks{Changed: d.settings.ForgetLookups, Steers: d.settings.Steer})
+	d.reach = reach.New(t.Reach, trie, d.settings.ForgetLookups)
 	trie.Settle()
-	d.reach = reach.New(t.Reach, d.settings.ForgetLookups, d.settings.NearV4)
 	d.Policies = policy.New(&d.mu, t.Policies, d.names, d.grace, d.settings, d.Adjacencies, d.sources)
 	d.mobiles = mobile.New(m[abi.MapMobile], d.grace)
 	d.SIDs = sid.New(&d.mu, t.SIDs, d.grace, d.settings, d.Adjacencies, d.Policies, d.mobiles)

@@ -72,8 +72,6 @@ func (n sessionNode) SetUEs(ues uint32) {
 
 func (n sessionNode) ForgetLookups() { n.d.settings.ForgetLookups() }
 
-func (n sessionNode) NearV4(ue netip.Prefix) { n.d.settings.NearV4(ue) }
-
 // SessionEvents calls f for each event of a rule, until ctx ends. There is one
 // reader at a time. An event may come again, or about limits that have changed
 // since: Sessions.Usage says what is true.

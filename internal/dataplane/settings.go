@@ -147,7 +147,6 @@ func (d *DataPlane) Sweep() error {
 	d.sources.Sweep()
 	d.names.Settle()
 	d.targets.Settle()
-	d.settings.OnlyNearV4(d.targets.NearV4(), d.reach.NearV4(), session.NearV4(d.Sessions))
 	return err
 }
 

@@ -1015,7 +1015,6 @@ type Settings struct {
 	Pool6           [8]Pool6
 	Nat             [8]Nat
 	FlowKey         [16]uint64
-	Near4           [4]uint64
 }
 
 type SharedHop struct {
@@ -1205,6 +1204,7 @@ type TrieTable uint32
 
 const (
 	TrieTableTRIE_TARGETS TrieTable = 536870912
+	TrieTableTRIE_REACH   TrieTable = 1073741824
 	TrieTableTRIE_IPV4    TrieTable = 2147483648
 )
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/lpm"
+	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
 // Routes are the tables route4 and route6.
@@ -29,8 +30,8 @@ type mirrored struct {
 
 // RouteTables are the tables of each family.
 type RouteTables struct {
-	Four *lpm.Four[abi.Route] `map:"route4" limit:"routes"`
-	Six  *lpm.Six[abi.Route]  `map:"route6" limit:"routes"`
+	Four *table.Hash[abi.Lpm4Key, abi.Route] `map:"route4" limit:"routes"`
+	Six  *table.Hash[abi.Lpm6Key, abi.Route] `map:"route6" limit:"routes"`
 }
 
 // NewRoutes takes the tables, whose routes refer to hops. changed runs after each
@@ -38,7 +39,7 @@ type RouteTables struct {
 func NewRoutes(mu *sync.Mutex, hops *Table, t RouteTables, trie *lpm.Trie, changed func()) *Routes {
 	return &Routes{
 		mu: mu, hops: hops, have: map[lpm.At][]Key{}, limited: map[lpm.At]mirrored{},
-		Table: lpm.New(t.Four, t.Six, trie, 0, leafOf, changed),
+		Table: lpm.New(lpm.Families[abi.Route](t), trie, 0, leafOf, changed),
 	}
 }
 

@@ -17,8 +17,7 @@ type rig struct {
 	t    *testing.T
 	rng  *rand.Rand
 	kind uint32
-	four *Four[uint32]
-	six  *Six[uint32]
+	in   Families[uint32]
 }
 
 // numbers are tables two of which want the same root.
@@ -28,7 +27,7 @@ func newRig(t *testing.T, kind, blocks uint32) *rig {
 	t.Helper()
 	r := &rig{
 		t: t, rng: rand.New(rand.NewPCG(7, uint64(blocks))), kind: kind,
-		four: table.NewHash[abi.Lpm4Key, uint32]("four", 1<<20), six: table.NewHash[abi.Lpm6Key, uint32]("six", 1<<20),
+		in: Families[uint32]{table.NewHash[abi.Lpm4Key, uint32]("four", 1<<20), table.NewHash[abi.Lpm6Key, uint32]("six", 1<<20)},
 	}
 	r.restart(TrieTables{Roots: table.NewArray[abi.TrieRoot](uint32(abi.TrieLeafTRIE_ROOTS)), Blocks: table.NewArray[abi.TrieBlock](blocks)})
 	return r
@@ -36,7 +35,7 @@ func newRig(t *testing.T, kind, blocks uint32) *rig {
 
 func (r *rig) restart(t TrieTables) {
 	trie := OpenTrie(t, &table.Grace{})
-	r.Table = New(r.four, r.six, trie, r.kind, func(v uint32) uint32 { return v }, func() {})
+	r.Table = New(r.in, trie, r.kind, func(v uint32) uint32 { return v }, func() {})
 	trie.Settle()
 }
 
@@ -176,11 +175,7 @@ func TestTrieOfAnEarlierDaemon(t *testing.T) {
 	}
 	for at := range maps.Collect(r.All()) {
 		if at.Table == 254 && r.rng.IntN(2) == 0 {
-			if at.Prefix.Addr().Is4() {
-				must(t, r.four.Delete(abi.LPM4(at.Table, at.Prefix)))
-			} else {
-				must(t, r.six.Delete(abi.LPM6(at.Table, at.Prefix)))
-			}
+			must(t, r.in.delete(at))
 		}
 	}
 	r.restart(r.trie.TrieTables)

@@ -6,40 +6,27 @@ package reach
 
 import (
 	"errors"
-	"iter"
 	"maps"
 	"net/netip"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
+	"github.com/culvert-net/culvert/internal/dataplane/lpm"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
 )
 
 // Table is the table, and what it is made of.
 type Table struct {
-	hash  *table.Hash[abi.Lpm6Key, uint32]
+	by    *lpm.Table[uint32]         // destination
 	said  map[netip.Prefix]abi.Reach // by the configuration
 	peers map[netip.Addr]int         // how much refers to each
-	near  func(netip.Prefix)         // New
 }
 
-// New takes the table. changed runs after each write, and nearV4 before each of an IPv4 prefix.
-func New(hash *table.Hash[abi.Lpm6Key, uint32], changed func(), nearV4 func(netip.Prefix)) *Table {
-	hash.Changed = changed
-	t := &Table{hash: hash, said: map[netip.Prefix]abi.Reach{}, peers: map[netip.Addr]int{}, near: nearV4}
-	for p := range t.NearV4() {
-		nearV4(p)
-	}
-	return t
-}
-
-// NearV4 are the IPv4 prefixes in the table.
-func (t *Table) NearV4() iter.Seq[netip.Prefix] {
-	return func(yield func(netip.Prefix) bool) {
-		for k := range t.hash.All() {
-			if k.Table == familyV4 && !yield(netip.PrefixFrom(netip.AddrFrom4([4]byte(k.Addr.B[:4])), int(k.Prefixlen)-32)) {
-				return
-			}
-		}
+// New takes the table. changed runs after each write.
+func New(hash *table.Hash[abi.Lpm6Key, uint32], trie *lpm.Trie, changed func()) *Table {
+	leaf := func(reach uint32) uint32 { return reach }
+	return &Table{
+		by:   lpm.New(lpm.Mixed[uint32]{Hash: hash}, trie, uint32(abi.TrieTableTRIE_REACH), leaf, changed),
+		said: map[netip.Prefix]abi.Reach{}, peers: map[netip.Addr]int{},
 	}
 }
 
@@ -94,20 +81,17 @@ func (t *Table) Unuse(peer netip.Addr) error {
 
 // Sweep removes what an earlier daemon had closed or opened and this one has not.
 func (t *Table) Sweep() error {
-	err := t.hash.Sweep()
-	t.hash.Settle()
+	err := t.by.Sweep()
+	t.by.Settle()
 	return err
 }
 
 // write closes or opens a prefix, or deletes it where neither is asked for.
 func (t *Table) write(p netip.Prefix) error {
 	if want := t.want(p); want != abi.ReachREACH_NONE {
-		if p.Addr().Is4() {
-			t.near(p)
-		}
-		return t.hash.Put(keyOf(p), uint32(want))
+		return t.by.Put(lpm.At{Prefix: p}, uint32(want))
 	}
-	return t.hash.Delete(keyOf(p))
+	return t.by.Delete(lpm.At{Prefix: p})
 }
 
 func (t *Table) want(p netip.Prefix) abi.Reach {
@@ -123,16 +107,3 @@ func (t *Table) want(p netip.Prefix) abi.Reach {
 }
 
 func host(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
-
-// The families, in the place of a routing table.
-const familyV4, familyV6 = 4, 6
-
-func keyOf(p netip.Prefix) abi.Lpm6Key {
-	p = p.Masked()
-	k := abi.Lpm6Key{Prefixlen: 32 + uint32(p.Bits()), Table: familyV6}
-	if p.Addr().Is4() {
-		k.Table = familyV4
-	}
-	copy(k.Addr.B[:], p.Addr().AsSlice())
-	return k
-}

@@ -52,7 +52,6 @@ func (n *memoryNode) Steered(p netip.Prefix) bool            { return p == n.tak
 func (n *memoryNode) TunnelOf(uint32) (name string, ok bool) { return "", false }
 func (n *memoryNode) ForgetPorts(netip.Addr)                 {}
 func (n *memoryNode) SetUEs(ues uint32)                      { n.ues = ues }
-func (n *memoryNode) NearV4(netip.Prefix)                    {}
 func (n *memoryNode) ForgetLookups()                         {}
 
 // sweep does what the data path does before sessions are swept.
@@ -76,7 +75,7 @@ func memorySessions(filters uint32) *Sessions {
 	targets := target.New(target.Tables{
 		Four: table.NewHash[abi.Lpm4Key, abi.Target](abi.MapTargetByDst4, sessions),
 		Six:  table.NewHash[abi.Lpm6Key, abi.Target](abi.MapTargetByDst6, sessions),
-	}, trie, &port.Table{}, target.Hooks{Changed: func() {}, Steers: func() {}, NearV4: func(netip.Prefix) {}})
+	}, trie, &port.Table{}, target.Hooks{Changed: func() {}, Steers: func() {}})
 	return openMemory(&memoryNode{targets: targets}, l, Tables{
 		PDR: table.NewArray[abi.Pdr](most[abi.MapPdr]), Refused: table.NewArray[abi.Refused](most[abi.MapPdr]), Quota: table.NewArray[abi.Quota](most[abi.MapQuota]),
 		Filter: table.NewArray[abi.Filter](most[abi.MapFilter]), FrameFilter: table.NewArray[abi.FrameFilter](most[abi.MapFilter]),

@@ -3,8 +3,6 @@ package session
 import (
 	"errors"
 	"fmt"
-	"iter"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -371,9 +369,6 @@ func (s *Sessions) OfTEID(teid uint32) (session uint64) {
 func (s *Sessions) EntryAt(session uint64, rule uint16) uint32 {
 	return s.owners.entryOf(s.owners.byID.Get(session), rule)
 }
-
-// NearV4 are the addresses of IPv4 UEs outside of the pools. The caller holds the lock.
-func NearV4(s *Sessions) iter.Seq[netip.Prefix] { return s.tables.nearV4() }
 
 // Reap gives up what no rule refers to any more. The caller holds the lock, as of
 // all below.

@@ -43,8 +43,6 @@ type Node interface {
 	SetUEs(uint32)
 	// ForgetLookups makes packets look again whether UEs may reach where they send.
 	ForgetLookups()
-	// NearV4 comes before pdr_by_ue has a UE's IPv4 address.
-	NearV4(netip.Prefix)
 }
 
 // Tables are the tables of sessions, as packets see them.

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"iter"
 	"math/bits"
 	"net/netip"
 
@@ -107,22 +106,8 @@ func (b ueBuckets) agree(ues *table.Hash[abi.In6, uint32]) {
 // openUEs finds what an earlier daemon has put.
 func (t *tables) openUEs() {
 	t.ues = newUEBuckets(t.UEBucket)
-	for p := range t.nearV4() {
-		t.node.NearV4(p)
-	}
 	t.ues.agree(t.UEs)
 	t.setUEs()
-}
-
-// nearV4 are the addresses of IPv4 UEs outside of the pools.
-func (t *tables) nearV4() iter.Seq[netip.Prefix] {
-	return func(yield func(netip.Prefix) bool) {
-		for e := range t.UEs.All() {
-			if address, is4 := addressOf4(e); is4 && !yield(netip.PrefixFrom(abi.FromBE32(address), 32)) {
-				return
-			}
-		}
-	}
 }
 
 // setUEs has packets skip pdr_by_ue while it is empty.
@@ -139,9 +124,6 @@ func (t *tables) setUEs() {
 func (t *tables) putUE(e abi.In6, index uint32) error {
 	address, is4 := addressOf4(e)
 	_, had := t.UEs.Lookup(e)
-	if is4 {
-		t.node.NearV4(netip.PrefixFrom(abi.FromBE32(address), 32))
-	}
 	if err := t.UEs.Put(e, index); err != nil {
 		return err
 	}

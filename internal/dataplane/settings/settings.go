@@ -5,13 +5,11 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
-	"iter"
 	"math/bits"
 	"net/netip"
 	"reflect"
 	"slices"
 	"time"
-	"unsafe"
 
 	"github.com/culvert-net/culvert/internal/dataplane/abi"
 	"github.com/culvert-net/culvert/internal/dataplane/table"
@@ -181,39 +179,6 @@ func (b *Book) ForgetLookups() {
 		}
 	})
 }
-
-// NearV4 says that target_by_dst4 or pdr_by_ue gets an IPv4 prefix of this node or of a UE, or ue_reach
-// one at all. It comes before that. Only OnlyNearV4 takes it back: packets that look in vain are slower, and
-// no more.
-func (b *Book) NearV4(p netip.Prefix) {
-	var near [4]uint64
-	setNear(&near, p)
-	for i, v := range near {
-		b.words.Change(0, wordNear4+i, b.words.Load(0, wordNear4+i)|v)
-	}
-}
-
-// OnlyNearV4 says that the tables have something for these prefixes, and for no others.
-func (b *Book) OnlyNearV4(prefixes ...iter.Seq[netip.Prefix]) {
-	var near [4]uint64
-	for _, some := range prefixes {
-		for p := range some {
-			setNear(&near, p)
-		}
-	}
-	for i, v := range near {
-		b.words.Change(0, wordNear4+i, v)
-	}
-}
-
-func setNear(near *[4]uint64, p netip.Prefix) {
-	first := p.Masked().Addr().As4()[0]
-	for octet := uint(first); octet <= uint(first)|0xff>>min(p.Bits(), 8); octet++ {
-		near[octet/64] |= 1 << (octet % 64)
-	}
-}
-
-const wordNear4 = int(unsafe.Offsetof(abi.Settings{}.Near4) / 8)
 
 // Steer says that target_by_dst4 or target_by_dst6 steer packets. It comes before the first such
 // target.

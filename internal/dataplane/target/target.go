@@ -29,25 +29,21 @@ type Table struct {
 
 // Hooks are what the rest of the data path learns of targets by destination.
 type Hooks struct {
-	Changed func()             // after each write
-	Steers  func()             // before each write of one that isSteering
-	NearV4  func(netip.Prefix) // before each write of one of NearV4
+	Changed func() // after each write
+	Steers  func() // before each write of one that isSteering
 }
 
 // Tables are the tables as packets see them.
 type Tables struct {
-	Four   *lpm.Four[abi.Target]                `map:"target_by_dst4" limit:"routes"`
-	Six    *lpm.Six[abi.Target]                 `map:"target_by_dst6" limit:"routes"`
+	Four   *table.Hash[abi.Lpm4Key, abi.Target] `map:"target_by_dst4" limit:"routes"`
+	Six    *table.Hash[abi.Lpm6Key, abi.Target] `map:"target_by_dst6" limit:"routes"`
 	ByPort *table.Hash[abi.PortKey, abi.Target] `map:"target_by_port"`
 }
 
 // New takes the tables. None of hooks is nil.
 func New(tables Tables, trie *lpm.Trie, ports *port.Table, hooks Hooks) *Table {
 	t := &Table{ByPort: tables.ByPort, ports: ports, own: map[uint32]int{}, hooks: hooks}
-	t.by = lpm.New(tables.Four, tables.Six, trie, uint32(abi.TrieTableTRIE_TARGETS), leafOf, hooks.Changed)
-	for p := range t.NearV4() {
-		hooks.NearV4(p)
-	}
+	t.by = lpm.New(lpm.Families[abi.Target]{Four: tables.Four, Six: tables.Six}, trie, uint32(abi.TrieTableTRIE_TARGETS), leafOf, hooks.Changed)
 	t.countOwn()
 	ports.HasTable = func(ifindex int) bool { return t.own[uint32(ifindex)] > 0 }
 	ports.Steered = func(ifindex int) bool {
@@ -81,9 +77,6 @@ func (t *Table) PutFrom(table uint32, p netip.Prefix, to abi.Target) error {
 	to.Bits = uint32(p.Bits())
 	if table == 0 && isSteering(abi.TargetKind(to.Kind)) {
 		t.hooks.Steers()
-	}
-	if isNearV4(at, to) {
-		t.hooks.NearV4(p)
 	}
 	if err := t.by.Put(at, to); err != nil || had {
 		return err
@@ -148,23 +141,6 @@ type At = lpm.At
 
 // All are the targets by destination, those of an earlier daemon among them.
 func (t *Table) All() iter.Seq2[At, abi.Target] { return t.by.All() }
-
-// NearV4 are the IPv4 prefixes in the table of all that decide whether a UE's packet may go there:
-// this node's own, and those of UEs.
-func (t *Table) NearV4() iter.Seq[netip.Prefix] {
-	return func(yield func(netip.Prefix) bool) {
-		for at, to := range t.All() {
-			if isNearV4(at, to) && !yield(at.Prefix) {
-				return
-			}
-		}
-	}
-}
-
-func isNearV4(at At, to abi.Target) bool {
-	kind := abi.TargetKind(to.Kind)
-	return at.Table == 0 && at.Prefix.Addr().Is4() && (kind == abi.TargetKindTARGET_PASS || kind == abi.TargetKindTARGET_PDR)
-}
 
 // PutPort has frames of a port go to a target.
 func (t *Table) PutPort(k abi.PortKey, to abi.Target) error {
