@@ -24,26 +24,36 @@ const (
 // octets behind the frames' start, which comes out.
 func (f Function) toMany(n uint32, first netip.Addr, at uint32) Function {
 	f.Key, f.twin = key{Offset: at + 16, checksum: at + 10}, key{}
-	if first.Is6() { // the last 32 bits, which UDP has a checksum over
-		f.Key = key{Offset: at + 24 + 12, checksum: at + rig.LenIPv6 + 6}
+	if first.Is6() { // UDP has a checksum over it
+		f.Key = key{Offset: at + 24 + 4, checksum: at + rig.LenIPv6 + 6}
 	}
-	f.Key.base = binary.BigEndian.Uint32(last(first.AsSlice()))
+	f.Key.base = binary.BigEndian.Uint32(networks(first.AsSlice()))
 	f.Most, f.Keys = 1, n
 	f.Want.Destination = f.Want.Destination[:1] // that all have
 	return f
 }
 
-// last are the last 32 bits of an address.
-func last(address []byte) []byte { return address[len(address)-4:] }
+// networks are the 32 bits by which an address is one of many: of IPv6 those that an operator gives
+// to its customers' networks.
+func networks(address []byte) []byte {
+	if len(address) == 4 {
+		return address
+	}
+	return address[4:8]
+}
 
-// prefixesFrom are 10,000 prefixes of 16 addresses each.
+// prefixesFrom are 10,000 prefixes: IPv4 ones of 28 bits, and IPv6 ones of 60 bits, as access networks
+// give to homes.
 func prefixesFrom(first netip.Addr) (list []netip.Prefix) {
-	const prefixes, bits = 10_000, 4
-	b := first.AsSlice()
+	const prefixes, step = 10_000, 16
+	b, bits := first.AsSlice(), 28
+	if first.Is6() {
+		bits = 60
+	}
 	for range prefixes {
 		a, _ := netip.AddrFromSlice(b) // as long as it was
-		list = append(list, netip.PrefixFrom(a, a.BitLen()-bits))
-		binary.BigEndian.PutUint32(last(b), binary.BigEndian.Uint32(last(b))+1<<bits)
+		list = append(list, netip.PrefixFrom(a, bits))
+		binary.BigEndian.PutUint32(networks(b), binary.BigEndian.Uint32(networks(b))+step)
 	}
 	return list
 }
@@ -95,11 +105,14 @@ func endDestinations(name string, number, n uint32, first netip.Addr, size int) 
 }
 
 // redDestinations is H.Encaps.Red by 10,000 prefixes, to many destinations.
-func redDestinations(size int) Function {
-	first := Addr("100.120.0.0")
-	user := packet4(Inner4, first, size, false)
+func redDestinations(suffix string, first netip.Addr, size int) Function {
+	source, inner := Inner4, uint8(rig.ProtoIPv4)
+	if first.Is6() {
+		source, inner = Inner6, rig.ProtoIPv6
+	}
+	user := datagram(source, first, uePort, remotePort, size, first.Is6())
 	return Function{
-		Name: "h_encaps_red@" + suffixMany, Size: size, Data: user.frame(), Want: wantReduced(1, user.len()),
+		Name: "h_encaps_red@" + suffix, Size: size, Data: user.frame(), Want: rig.WantIPv6(Segment, 16, inner, user.len()),
 		put: func(c *config.Config, _ uint32) {
 			for _, to := range prefixesFrom(first) {
 				c.Steering = append(c.Steering, srpolicy.Steering{Prefix: to, Policy: PolicyReduced})

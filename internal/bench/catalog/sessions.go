@@ -145,7 +145,7 @@ func UPFFunctions(size int) []Function {
 	}
 	list = append(list, natFunctions(size)...)
 	list = append(list, framedFunctions(size)...)
-	many6 := uplinkDestinations(six, manyDestinations, Addr("2001:db8:66::"), size)
+	many6 := uplinkDestinations(six, manyDestinations, Addr("2001:db8:6600::"), size)
 	many6.Name = "free5gc_ipv6_" + many6.Name
 	first := Addr("100.82.0.0")
 	manyECMP := uplinkECMP("_ecmp_100000", usual, first, 15, size).toMany(manyDestinations, first, uplinkInner)
@@ -241,7 +241,7 @@ func (s *Sessions) placesOfUE(at uint32) (address, port key) {
 // framedFunctions are the two directions of a session of free5GC with a network behind the UE, whose
 // frames are from and to hosts there at random, and the downlink to many more hosts.
 func framedFunctions(size int) []Function {
-	network := Prefix(Addr("172.20.0.0"), 15) // another first octet than the destinations of other rows: near4 is by that
+	network := Prefix(Addr("172.20.0.0"), 15)
 	s := Sessions{Place: framedPlace, Most: 1, Dialect: smf.Free5GC, Spec: func(s *smf.Spec) {
 		asFree5GC(s)
 		s.FramedRoutes = []netip.Prefix{network}

@@ -52,11 +52,12 @@ func (f Function) shapes() []Function {
 			endDestinations(f.Name+"@"+suffixMany, 22, manyDestinations, first, f.Size),
 		}
 	case "end_dt6":
-		return []Function{endDestinations(f.Name+"@"+suffixMany, 23, manyDestinations, Addr("2001:db8:66::"), f.Size)}
+		return []Function{endDestinations(f.Name+"@"+suffixMany, 23, manyDestinations, Addr("2001:db8:6600::"), f.Size)}
 	case "h_encaps":
 		return []Function{byClass(f.Size)}
 	case "h_encaps_red":
-		return append(byPolicies(f.Size), byPort(f.Size), redOutside(f.Size), redDestinations(f.Size))
+		return append(byPolicies(f.Size), byPort(f.Size), redOutside(f.Size),
+			redDestinations(suffixMany, Addr("100.120.0.0"), f.Size), redDestinations(suffixMany6, Addr("2001:db8:6700::"), f.Size))
 	case "gtpu_encap":
 		return []Function{encapOverIPv6(f.Size), encapOutside(f.Size)}
 	case "gtpu_decap", "gtpu_switch":
@@ -79,6 +80,7 @@ const (
 	suffixPort     = "port"
 	suffixRoutes   = "routes10k"
 	suffixMany     = "destinations100k"
+	suffixMany6    = "destinations100k_ipv6"
 	suffixClass    = "class"
 	suffixLists    = "lists4"
 	suffixReady    = "protected"
@@ -259,6 +261,7 @@ var suffixes = map[string]title{
 	suffixPort:     {"by port", "by the port that packets come from"},
 	suffixRoutes:   {"10,000 routes", "to 1,000 destinations at random"},
 	suffixMany:     {"100,000 destinations", "to 100,000 destinations at random"},
+	suffixMany6:    {"100,000 IPv6 destinations", "to 100,000 IPv6 destinations at random"},
 	suffixClass:    {"traffic class", "by the policy of a class, on a port with the roles edge, n3 and n6"},
 	"segments2":    {"2 segments", "by a policy with 2 segments"},
 	"segments4":    {"4 segments", "by a policy with 4 segments"},
