@@ -7,6 +7,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 
+#include "lib/btf.h"
 #include "def/tables.h"
 #include "lib/bytes.h"
 

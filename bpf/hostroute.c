@@ -9,6 +9,7 @@
 #include <linux/pkt_cls.h>
 #include <bpf/bpf_helpers.h>
 
+#include "lib/btf.h"
 #include "lib/bytes.h"
 #include "lib/csum.h"
 #include "lib/headers.h"

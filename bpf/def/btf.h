@@ -10,10 +10,8 @@
 #include "spread.h"
 #include "tables.h"
 #include "reason.h"
+#include "../lib/btf.h"
 #include "../srv6/behaviors.h"
-
-#define BTF_TYPE(kind, name) \
-	const kind name *const btf_##name __attribute__((section("btf_types"))) = 0
 
 BTF_TYPE(enum, apart);
 BTF_TYPE(enum, at_sid);
