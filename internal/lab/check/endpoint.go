@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/culvert-net/culvert/internal/lab/daemon"
@@ -24,12 +25,12 @@ func echo(_ context.Context, r *disturb.Runner, c *topology.Check, o *report.Out
 	return nil
 }
 
-// endMarker sends End Markers on a link, and wants them at the same device of
-// the node at the other end.
+// endMarker sends End Markers on a link, and wants them at a device of the node at the
+// other end, or nothing there.
 func endMarker(_ context.Context, r *disturb.Runner, c *topology.Check, o *report.Outcome) error {
 	markers := func() (uint64, error) {
-		response, err := daemon.AskEndpoint(r.Instance, r.Node(c.At), gtpulink.Request{Op: "Stats"})
-		return response.Stats.Links[c.Device].EndMarkers, err
+		stats, err := linkStats(r, c.At, cmp.Or(c.AtDevice, c.Device))
+		return stats.EndMarkers, err
 	}
 	before, err := markers()
 	if err != nil {
@@ -39,7 +40,11 @@ func endMarker(_ context.Context, r *disturb.Runner, c *topology.Check, o *repor
 	if _, err := daemon.AskEndpoint(r.Instance, r.Node(c.From), gtpulink.Request{Op: "EndMarker", Device: c.Device, Count: o.Sent}); err != nil {
 		return err
 	}
-	instance.WaitFor(AnswerTime, func() bool {
+	wait := AnswerTime
+	if c.Expect.Nothing {
+		wait /= 3
+	}
+	instance.WaitFor(wait, func() bool {
 		after, e := markers()
 		err = e
 		o.Received = int(after - before)
@@ -48,7 +53,7 @@ func endMarker(_ context.Context, r *disturb.Runner, c *topology.Check, o *repor
 	if err != nil {
 		return err
 	}
-	wantAll(o, &topology.Expect{})
+	wantAll(o, &c.Expect)
 	if o.Received > o.Sent {
 		o.Fail("%d arrived, %d were sent", o.Received, o.Sent)
 	}

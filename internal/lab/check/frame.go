@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -97,7 +98,7 @@ func link(r *disturb.Runner, c *topology.Check, device string) (e packet.Etherne
 	}
 	if c.Next != "" {
 		next := r.Node(c.Next)
-		e.Dst, err = macOf(r, next, mainDevice(r, next))
+		e.Dst, err = macOf(r, next, cmp.Or(c.NextDevice, mainDevice(r, next)))
 		return e, err
 	}
 	var list []struct {

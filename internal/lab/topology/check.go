@@ -31,7 +31,8 @@ type Check struct {
 	// Device is the GTP-U link of an echo, end_marker or router_solicitation, and what
 	// is captured; of other kinds what the sender's sockets are bound to.
 	Device string `json:"device,omitempty"`
-	// AtDevice is the GTP-U link at which a router_solicitation arrives.
+	// AtDevice is the GTP-U link at which a router_solicitation or an end_marker arrives; of the
+	// latter Device unless set.
 	AtDevice string `json:"at_device,omitempty"`
 	// Prefix is what router advertisements give a UE's device, a GTP-U link (advertised).
 	Prefix netip.Prefix `json:"prefix,omitzero"`
@@ -66,9 +67,11 @@ type Check struct {
 	Filter  string `json:"filter,omitempty"`
 	// Frame are the layers of frames that are made by hand, outermost first, around data by
 	// which they are found (frame). {NAME.ipv4} and {NAME.ipv6} are addresses. Next is the node
-	// whose MAC they are for; those of a pod are for its own node's.
-	Frame []map[string]any `json:"frame,omitempty"`
-	Next  string           `json:"next,omitempty"`
+	// whose MAC they are for; those of a pod are for its own node's. NextDevice is its interface:
+	// the first unless set.
+	Frame      []map[string]any `json:"frame,omitempty"`
+	Next       string           `json:"next,omitempty"`
+	NextDevice string           `json:"next_device,omitempty"`
 	// Suite are tests of Kubernetes' (suite).
 	Suite *Suite `json:"suite,omitempty"`
 	// Kubectl is what it has to do (kubectl).

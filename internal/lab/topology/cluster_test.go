@@ -116,6 +116,8 @@ func TestParseKubelets(t *testing.T) {
 		{asked, "frame, from: p, at: q, frame: [{ipv6: {src: '{z.ipv6}', dst: '::'}}]", []string{"checks[0]", "z"}},
 		{asked, "frame, from: x, at: q, frame: [{udp: {}}]", []string{"checks[0]", "next: missing"}},
 		{asked, "frame, from: x, at: q, next: p, frame: [{udp: {}}]", []string{"checks[0]", "p has no link"}},
+		{asked, "frame, from: x, at: q, next: x, next_device: nowhere, frame: [{udp: {}}]", []string{"checks[0]", `x has no "nowhere"`}},
+		{asked, "frame, from: p, at: q, next_device: n6, frame: [{udp: {}}]", []string{"checks[0]", "say who is next"}},
 	} {
 		text := strings.Replace(kubeletsOfOne, tt.old, tt.new, 1)
 		if text == kubeletsOfOne {

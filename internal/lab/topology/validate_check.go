@@ -138,7 +138,11 @@ func (v validator) frame(c *Check) {
 	from := v.t.Node(c.From)
 	v.want(from.Kind == Pod || c.Next != "" && len(v.t.Devices(from)) > 0, "next: missing: who gets the frames of a node that is no pod")
 	if c.Next != "" && v.exists(c.Next) {
-		v.want(len(v.t.Devices(v.t.Node(c.Next))) > 0, "next: %s has no link", c.Next)
+		devices := v.t.Devices(v.t.Node(c.Next))
+		v.want(len(devices) > 0, "next: %s has no link", c.Next)
+		v.want(c.NextDevice == "" || slices.Contains(devices, c.NextDevice), "next_device: %s has no %q", c.Next, c.NextDevice)
+	} else {
+		v.want(c.NextDevice == "", "next_device: say who is next")
 	}
 	var layers packet.Layers
 	text, err := json.Marshal(c.Frame)
