@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the longest prefix that has an address says, for routes and for steering by destination. */
+/* What the longest prefix that has an address says: of routes, of steering by destination, and of
+ * what UEs may reach. */
 #ifndef CULVERT_TRIE_H
 #define CULVERT_TRIE_H
 
 #include "cache.h"
+
+_Static_assert((__u32)TRIE_IPV4 == CACHE_IPV4, "tables are named alike");
 
 /* Where the first block of a table is, if its place is not another one's. */
 INLINE __u32 trie_slot(__u32 table)

@@ -6,6 +6,7 @@
 //	table, counter, ref    ways to write maps, to read counters, to count users
 //	pin, attach, xdp       the bpffs; programs on interfaces; frames for the program
 //	settings, port         what every packet depends on; interfaces
+//	lpm                    what packets find by the longest prefix
 //	adjacency              next hops, routes, outer sources
 //	policy, sid, mobile    SR policies, local SIDs, parameters of both
 //	target, steering       where packets go that no SID or TEID leads anywhere
