@@ -293,9 +293,25 @@ INLINE int express_destination6(struct xdp_md *ctx, struct express *x, struct ip
 	return to->kind == TARGET_POLICY ? express_steer6(ctx, x, to->index, ip, end) : NOT_TAKEN;
 }
 
+/* End.DX4, DX6, DT4, DT6, DT46. Those of End.DX have an adjacency, the others a table. */
+INLINE int express_end_d(struct xdp_md *ctx, struct express *x, struct local_sid *sid,
+			 __u32 counter, struct ipv6 *ip, void *end)
+{
+	void *inner = (void *)ip + IPV6_LEN;
+	__u32 adj = sid->adjacency, table = adj ? 0 : sid->table;
+
+	if (sid->flags & SID_DIRECT || !takes(sid, ip->next_header))
+		return NOT_TAKEN;
+	if (sid->flags & SID_SESSIONS)
+		return express_sid_sessions(ctx, x, sid, counter, ip, end);
+	if (ip->next_header == NH_IPV4)
+		return express_decap4(ctx, x, inner, end, ipv6_class(ip), IPV6_LEN, adj, table);
+	return express_decap6(ctx, x, inner, end, ipv6_class(ip), IPV6_LEN, adj, table);
+}
+
 INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip, void *end)
 {
-	__u32 index, adj;
+	__u32 index;
 	struct local_sid *sid;
 	void *inner = (void *)ip + IPV6_LEN;
 
@@ -323,27 +339,12 @@ INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip
 	case END_X:
 	case END_T:
 		return express_end(ctx, x, sid, ip, end);
-	case END_DT46:
-		if (sid->flags & SID_SESSIONS)
-			return express_sid_sessions(ctx, x, sid, index, ip, end);
-		if (ip->next_header == NH_IPV6)
-			return express_decap6(ctx, x, inner, end, ipv6_class(ip), IPV6_LEN, 0,
-					      sid->table);
-		/* fall through */
 	case END_DX4:
-	case END_DT4:
-		if (ip->next_header != NH_IPV4 || sid->flags & (SID_DIRECT | SID_SESSIONS))
-			return NOT_TAKEN;
-		adj = sid->behavior == END_DX4 ? sid->adjacency : 0;
-		return express_decap4(ctx, x, inner, end, ipv6_class(ip), IPV6_LEN, adj,
-				      adj ? 0 : sid->table);
 	case END_DX6:
+	case END_DT4:
 	case END_DT6:
-		if (ip->next_header != NH_IPV6 || sid->flags & (SID_DIRECT | SID_SESSIONS))
-			return NOT_TAKEN;
-		adj = sid->behavior == END_DX6 ? sid->adjacency : 0;
-		return express_decap6(ctx, x, inner, end, ipv6_class(ip), IPV6_LEN, adj,
-				      adj ? 0 : sid->table);
+	case END_DT46:
+		return express_end_d(ctx, x, sid, index, ip, end);
 	case END_DX2:
 		return ip->next_header == NH_ETHERNET ? express_decap_frame(ctx, x, sid->adjacency)
 						      : NOT_TAKEN;
