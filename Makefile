@@ -138,6 +138,7 @@ e2e: ## every laboratory, and experiments of the benchmark; the first time it bu
 	@$(MAKE) --no-print-directory build
 	@tests=$$(tools/tagged.sh e2e dist/prometheus) && $(SUM) -- -count=1 -timeout 10m $$tests
 	@$(MAKE) --no-print-directory packages ARCHES="$$(go env GOARCH)" # which the laboratory install installs
+	@rm -rf $(dir $(BIN))packages-before
 	@tools/package/other-layout.sh $(dir $(BIN))packages-before
 	@can=" $$($(BIN) lab list --core "$(CORE)" | awk '{ printf "%s ", $$1 }')"; \
 	for lab in $$($(BIN) lab list | awk 'NR > 1 && $$1 != "conformance" { print $$1 }'); do \
