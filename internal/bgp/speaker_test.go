@@ -181,14 +181,21 @@ func TestHeadendReceivesPolicies(t *testing.T) {
 // what the peer advertised stays for as long as was agreed, and is confirmed.
 func TestSessionEnds(t *testing.T) {
 	t.Parallel()
-	for name, restart := range map[string]time.Duration{"at once": 0, "gracefully": 30 * time.Second} {
-		t.Run(name, func(t *testing.T) {
-			h := newObserved()
-			headend := speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.5"), Listen: []netip.Addr{addr("127.94.1.5")}, Restart: restart, Peers: []Peer{
-				{Address: addr("127.94.1.9"), ASN: 65001, Passive: true, Local: addr("127.94.1.5")}}}, h)
+	for _, c := range []struct {
+		name        string
+		restart     time.Duration
+		own, remote netip.Addr // of their own: a port that was closed is not free at once
+	}{
+		{"at once", 0, addr("127.94.1.5"), addr("127.94.1.9")},
+		{"gracefully", 30 * time.Second, addr("127.94.1.15"), addr("127.94.1.19")},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h, restart := newObserved(), c.restart
+			headend := speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.5"), Listen: []netip.Addr{c.own}, Restart: restart, Peers: []Peer{
+				{Address: c.remote, ASN: 65001, Passive: true, Local: c.own}}}, h)
 			inject := func() *Speaker {
 				s := speaker(t, Config{ASN: 65001, RouterID: addr("10.0.0.9"), Restart: restart, Peers: []Peer{
-					{Address: addr("127.94.1.5"), ASN: 65001, Local: addr("127.94.1.9")}}}, nil)
+					{Address: c.own, ASN: 65001, Local: c.remote}}}, nil)
 				if err := s.Advertise(gold(), nil); err != nil {
 					t.Fatal(err)
 				}
