@@ -178,27 +178,23 @@ INLINE int put_checksum(struct xdp_md *ctx, __u32 offset, __u32 from, __u32 to)
 	return 0;
 }
 
-INLINE int put(struct xdp_md *ctx, struct bench_place *place, __u32 number)
+/* Writes the place's base and a number into its `width` octets, 2 or 4. */
+INLINE int put(struct xdp_md *ctx, struct bench_place *place, __u32 number, __u32 width)
 {
-	__u8 *at = octets(ctx, place->offset, 4);
-	__u32 from, to = be32(place->base + number);
+	__u8 *at = octets(ctx, place->offset, width);
+	__u32 from, to = place->base + number;
 
 	if (!at)
 		return -1;
-	from = ld32(at);
-	st32(at, to);
-	return put_checksum(ctx, place->checksum_offset, from, to);
-}
-
-INLINE int put_port(struct xdp_md *ctx, struct bench_place *place, __u32 number)
-{
-	__u8 *at = octets(ctx, place->offset, 2);
-	__u16 from, to = be16(place->base + number);
-
-	if (!at)
-		return -1;
-	from = ld16(at);
-	st16(at, to);
+	if (width == 2) {
+		from = ld16(at);
+		to = be16(to);
+		st16(at, to);
+	} else {
+		from = ld32(at);
+		to = be32(to);
+		st32(at, to);
+	}
 	return put_checksum(ctx, place->checksum_offset, from, to);
 }
 
@@ -206,8 +202,9 @@ INLINE int put_port(struct xdp_md *ctx, struct bench_place *place, __u32 number)
 INLINE int put_numbers(struct xdp_md *ctx, struct bench_frame *frame, __u32 key, __u32 twin,
 		       __u32 random)
 {
-	return put(ctx, &frame->key, key) || (frame->twin.offset && put(ctx, &frame->twin, twin)) ||
-	       (frame->flows && put_port(ctx, &frame->flow, random & (frame->flows - 1)));
+	return put(ctx, &frame->key, key, 4) ||
+	       (frame->twin.offset && put(ctx, &frame->twin, twin, 4)) ||
+	       (frame->flows && put(ctx, &frame->flow, random & (frame->flows - 1), 2));
 }
 
 /* The sessions of the list are in no order: the place in it can tell the flow. */

@@ -111,7 +111,7 @@ MAP(list_counter, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, struct counter, 16384);
 /* the kernel's routes, by table */
 MAP(route4, BPF_MAP_TYPE_LPM_TRIE, struct lpm4_key, struct route, 65536);
 MAP(route6, BPF_MAP_TYPE_LPM_TRIE, struct lpm6_key, struct route, 65536);
-/* what routes and steering by destination say, for a walk of a few loads */
+/* what routes, steering by destination and ue_reach say, for a walk of a few loads */
 MAP(trie_root, BPF_MAP_TYPE_ARRAY, __u32, struct trie_root, TRIE_ROOTS);
 MAP(trie_block, BPF_MAP_TYPE_ARRAY, __u32, struct trie_block, 1);
 /* next hops: device and ready-made Ethernet header */

@@ -185,7 +185,7 @@ INLINE int is_near6(struct settings *cfg, const void *address)
 	       find_sid(cfg, address, &sid) || find_pool6(cfg, be64(hi)) || pdr_of_ue6(cfg, hi);
 }
 
-/* Whether no prefix says that UEs' packets to an address do not leave by a route. */
+/* Whether UEs' packets to an address may leave by a route, as far as prefixes say. */
 INLINE int is_open(__u64 octets, __u32 family)
 {
 	__u32 to = walk_trie(octets, TRIE_TARGETS | family);
