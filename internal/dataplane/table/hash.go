@@ -19,8 +19,6 @@ type Hash[K, V comparable] struct {
 	have  map[K]V
 	// kept holds what was put since Open, until Sweep.
 	kept map[K]bool
-	// Changed, if any, runs after each write.
-	Changed func()
 }
 
 // writer is what a Hash needs of *ebpf.Map.
@@ -93,7 +91,6 @@ func (t *Hash[K, V]) Put(k K, v V) error {
 			return fmt.Errorf("write table %s: %w", t.name, err)
 		}
 		t.have[k] = v
-		t.wrote()
 	}
 	if t.kept != nil {
 		t.kept[k] = true
@@ -111,14 +108,7 @@ func (t *Hash[K, V]) Delete(k K) error {
 	}
 	delete(t.have, k)
 	delete(t.kept, k)
-	t.wrote()
 	return nil
-}
-
-func (t *Hash[K, V]) wrote() {
-	if t.Changed != nil {
-		t.Changed()
-	}
 }
 
 // Get is the value of a key; the zero value where the table has none.
