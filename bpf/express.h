@@ -293,14 +293,14 @@ INLINE int express_destination6(struct xdp_md *ctx, struct express *x, struct ip
 	return to->kind == TARGET_POLICY ? express_steer6(ctx, x, to->index, ip, end) : NOT_TAKEN;
 }
 
-/* End.DX4, DX6, DT4, DT6, DT46. Those of End.DX have an adjacency, the others a table. */
+/* End.DX4, DX6, DT4, DT6, DT46. */
 INLINE int express_end_d(struct xdp_md *ctx, struct express *x, struct local_sid *sid,
 			 __u32 counter, struct ipv6 *ip, void *end)
 {
 	void *inner = (void *)ip + IPV6_LEN;
 	__u32 adj = sid->adjacency, table = adj ? 0 : sid->table;
 
-	if (sid->flags & SID_DIRECT || !takes(sid, ip->next_header))
+	if (!takes(sid, ip->next_header))
 		return NOT_TAKEN;
 	if (sid->flags & SID_SESSIONS)
 		return express_sid_sessions(ctx, x, sid, counter, ip, end);

@@ -94,8 +94,8 @@ struct local_sid {
 	__u8 flags;
 	__u8 length;   /* LOC:FUNC in bits: where the argument starts */
 	__u32 mobile;  /* parameters, for behaviours that have more */
-	__u32 adjacency; /* End.X, End.DX* */
-	__u32 table;     /* End.T, End.DT*: kernel table id; or a tenant's */
+	__u32 adjacency; /* End.X, End.DX* with a next hop */
+	__u32 table;     /* where there is no adjacency: kernel table id; or a tenant's */
 	__u32 policy;    /* End.B6.*, End.M.GTP6.D* */
 	__u8 block_length; /* NEXT-C-SID locator block in bits */
 	__u8 pad;
@@ -104,7 +104,6 @@ struct local_sid {
 
 enum sid_flags {
 	SID_ALLOW_UPPER_LAYER = 1,
-	SID_DIRECT = 2, /* End.DX* without next hop: the destination is on the link */
 	SID_SESSIONS = 4, /* End.DT*: what is inside meets the PDRs of a slice's sessions */
 	SID_IGNORE_TAG = 8, /* End.M.GTP*.E: every packet is a G-PDU */
 	SID_TENANT = 16, /* End.DT*: for pods of a tenant only */

@@ -72,6 +72,15 @@ INLINE int express_decap_frame(struct xdp_md *ctx, struct express *x, __u32 adj)
 
 /* ---- endpoints ---- */
 
+/* The next hop of a packet that goes on to a segment. */
+INLINE struct next_hop *express_way(struct xdp_md *ctx, struct express *x, struct local_sid *sid,
+				    __u64 hi, __u64 lo)
+{
+	return sid->adjacency ? express_adjacency(sid->adjacency, x->length)
+			      : express_route(ctx, x, hi, lo, sid->table, x->length,
+					      express_l3(x) | FLOW_OF_LABEL);
+}
+
 /* NEXT-C-SID: the next compressed SID moves up; no SRH is looked at. */
 INLINE int express_csid(struct xdp_md *ctx, struct express *x, struct local_sid *sid,
 			struct ipv6 *ip, void *end)
@@ -80,9 +89,7 @@ INLINE int express_csid(struct xdp_md *ctx, struct express *x, struct local_sid 
 
 	if (ip->hop_limit <= 1 || !next_csid(sid, ip, &next))
 		return NOT_TAKEN;
-	x->hop = sid->behavior == END_X ? express_adjacency(sid->adjacency, x->length)
-					: express_route(ctx, x, next.hi, next.lo, sid->table,
-							x->length, express_l3(x) | FLOW_OF_LABEL);
+	x->hop = express_way(ctx, x, sid, next.hi, next.lo);
 	if (!x->hop)
 		return NOT_TAKEN;
 	copy16(&ip->dst, &next);
@@ -133,10 +140,7 @@ INLINE int express_end(struct xdp_md *ctx, struct express *x, struct local_sid *
 	segment = express_segment(x, ip, end);
 	if (!segment || (srh->segments_left == 1 && sid->flavors & FLAVOR_PSP))
 		return NOT_TAKEN;
-	x->hop = sid->behavior == END_X
-			 ? express_adjacency(sid->adjacency, x->length)
-			 : express_route(ctx, x, ld64(segment), ld64(segment + 8), sid->table,
-					 x->length, express_l3(x) | FLOW_OF_LABEL);
+	x->hop = express_way(ctx, x, sid, ld64(segment), ld64(segment + 8));
 	if (!x->hop)
 		return NOT_TAKEN;
 	express_advance(ip, segment);

@@ -109,21 +109,8 @@ INLINE int takes(struct local_sid *sid, __u8 type)
 /* Table 0: only the adjacency will do. */
 INLINE void plan_way(struct packet *p, struct local_sid *sid)
 {
-	switch (sid->behavior) {
-	case END_X:
-	case END_DX2:
-		p->plan.adjacency = sid->adjacency;
-		p->plan.table = 0;
-		break;
-	case END_DX4:
-	case END_DX6:
-		p->plan.adjacency = sid->flags & SID_DIRECT ? 0 : sid->adjacency;
-		p->plan.table = sid->flags & SID_DIRECT ? MAIN_TABLE : 0;
-		break;
-	default:
-		p->plan.adjacency = 0;
-		p->plan.table = sid->table;
-	}
+	p->plan.adjacency = sid->adjacency;
+	p->plan.table = sid->adjacency ? 0 : sid->table;
 }
 
 INLINE int end_d(struct xdp_md *ctx, struct packet *p, struct local_sid *sid, struct ipv6 *ip)

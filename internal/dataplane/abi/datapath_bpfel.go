@@ -1026,7 +1026,6 @@ type SidFlags uint32
 
 const (
 	SidFlagsSID_ALLOW_UPPER_LAYER SidFlags = 1
-	SidFlagsSID_DIRECT            SidFlags = 2
 	SidFlagsSID_SESSIONS          SidFlags = 4
 	SidFlagsSID_IGNORE_TAG        SidFlags = 8
 	SidFlagsSID_TENANT            SidFlags = 16

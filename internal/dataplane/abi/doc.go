@@ -3,8 +3,8 @@
 //
 // bpf2go generates all of it but a few accessors from bpf/datapath.c (see
 // generate.go; `make generate`). Names follow C: struct local_sid is LocalSid,
-// the map local_sid is named by MapLocalSid, enum sid_flags' SID_DIRECT is
-// SidFlagsSID_DIRECT. Integers are in host byte order unless the C type is a
+// the map local_sid is named by MapLocalSid, enum sid_flags' SID_TENANT is
+// SidFlagsSID_TENANT. Integers are in host byte order unless the C type is a
 // __be type; IPv4 addresses in 16 octets are IPv4-mapped.
 //
 // The package holds no state. It writes no table: package table does.

@@ -360,10 +360,16 @@ func (t *Table) release(s *sid) error {
 }
 
 // Hop is the next hop that a SID's packets leave by, if it is known
-// before they come.
+// before they come. Without a next hop what End.DX4 or End.DX6 takes out is for
+// a host of a link, which the main table names.
 func Hop(l srv6.LocalSID) adjacency.Key {
 	switch l.Behavior {
-	case srv6.EndX, srv6.EndDX2, srv6.EndDX4, srv6.EndDX6:
+	case srv6.EndDX4, srv6.EndDX6:
+		if l.NextHop.IsValid() {
+			return adjacency.Key{NextHop: l.NextHop, Interface: l.Interface}
+		}
+		return adjacency.Key{}
+	case srv6.EndX, srv6.EndDX2:
 		return adjacency.Key{NextHop: l.NextHop, Interface: l.Interface}
 	case srv6.EndMAP:
 		return adjacency.Key{NextHop: l.Map}
@@ -398,13 +404,9 @@ func (t *Table) entryOf(l srv6.LocalSID) (e abi.LocalSid, mob *abi.Mobile, err e
 		e.Policy = p.Index()
 	}
 	switch l.Behavior {
-	case srv6.EndDX4, srv6.EndDX6:
-		if !l.NextHop.IsValid() {
-			e.Flags |= uint8(abi.SidFlagsSID_DIRECT)
-		}
 	case srv6.EndMAP, srv6.EndLimit, srv6.EndMGTP6D, srv6.EndMGTP6DDi, srv6.EndMGTP6E, srv6.EndMGTP4E:
 		mob, err = mobileOf(l, e.Policy)
-	case srv6.End, srv6.EndX, srv6.EndT, srv6.EndDX2, srv6.EndDT4, srv6.EndDT6, srv6.EndDT46,
+	case srv6.End, srv6.EndX, srv6.EndT, srv6.EndDX2, srv6.EndDX4, srv6.EndDX6, srv6.EndDT4, srv6.EndDT6, srv6.EndDT46,
 		srv6.EndB6Encaps, srv6.EndB6EncapsRed:
 	default:
 		err = fmt.Errorf("behavior %d: not that of a local SID", l.Behavior)
