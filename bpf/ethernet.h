@@ -154,9 +154,9 @@ GLOBAL int receive_sid_frame(struct xdp_md *ctx, struct packet *p, __u32 slice, 
 	__u32 index, teid;
 	__u64 args;
 
-	if (!ip || args_at + ARGS_MOB_BITS > 128)
+	if (!ip)
 		return REASON_NO_PDR;
-	args = bits128(ld128(&ip->dst), args_at & 127, ARGS_MOB_BITS);
+	args = args_mob_read(&ip->dst, args_at);
 	teid = args_mob_session(args);
 	p->gtpu.qfi = args_mob_qfi(args);
 	p->gtpu.message = 0;

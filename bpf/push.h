@@ -119,14 +119,6 @@ INLINE int find_list(__u32 index, __u32 hash, __u32 extra, struct chosen_list *c
 	return 0;
 }
 
-/* Writes `args` into a SID. */
-INLINE void stamp_args(void *sid, __u64 args, __u32 offset)
-{
-	struct u128 v = clear128(ld128(sid), offset & 127, ARGS_MOB_BITS);
-
-	st128(sid, place128(v, args, offset & 127, ARGS_MOB_BITS));
-}
-
 /* Plans the push of policy `index`, p->plan.extra, p->plan.last, p->plan.args_at and p->plan.tag
  * given: source, destination, lengths, adjacency. 0, or a reason. */
 INLINE int plan_policy(struct xdp_md *ctx, struct packet *p, __u32 index, int keep_source)
@@ -140,7 +132,7 @@ INLINE int plan_policy(struct xdp_md *ctx, struct packet *p, __u32 index, int ke
 	p->found.list = c.index;
 	copy16(&p->plan.dst, &c.list->segment[c.last]);
 	if (!c.last && p->plan.args_at)
-		stamp_args(&p->plan.dst, p->plan.args, p->plan.args_at);
+		args_mob_write(&p->plan.dst, p->plan.args, p->plan.args_at);
 	if (!keep_source)
 		copy16(&p->plan.src, &c.list->source);
 	p->plan.adjacency = c.list->adjacency;
@@ -185,7 +177,7 @@ INLINE int write_srh(void *to, void *end, struct segment_list *list, __u64 first
 			return -1;
 		copy16(to, &list->segment[i]);
 		if (!i && args)
-			stamp_args(to, args, args >> ARGS_MOB_BITS);
+			args_mob_write(to, args, args >> ARGS_MOB_BITS);
 		to += SEGMENT_LEN;
 	}
 	return 0;

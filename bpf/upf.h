@@ -206,7 +206,7 @@ INLINE int plan_rule_srv6(struct xdp_md *ctx, struct packet *p, struct forwardin
 	} else {
 		plan_forwarding_addresses(p, f);
 		if (p->plan.args_at)
-			stamp_args(&p->plan.dst, p->plan.args, p->plan.args_at);
+			args_mob_write(&p->plan.dst, p->plan.args, p->plan.args_at);
 		p->plan.segments = 1;
 		p->plan.srh_segments = 0;
 	}
@@ -526,14 +526,13 @@ GLOBAL int find_at_sid(struct xdp_md *ctx, struct packet *p, __u32 slice, __u32 
 {
 	__u32 teid, up, down, four;
 	struct ipv6 *ip = p ? at(ctx, p->in.l3, IPV6_LEN) : 0;
-	__u64 args = 0;
+	__u64 args;
 
 	if (!ip)
 		return REASON_NO_PDR;
 	if (slice & SLICE_VPN)
 		return find_in_vpn(p, slice & ~SLICE_VPN);
-	if (args_at + ARGS_MOB_BITS <= 128)
-		args = bits128(ld128(&ip->dst), args_at & 127, ARGS_MOB_BITS);
+	args = args_mob_read(&ip->dst, args_at);
 	teid = args_mob_session(args);
 	p->gtpu.teid = teid;
 	if (teid) {

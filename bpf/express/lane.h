@@ -101,19 +101,6 @@ INLINE __u32 express_received(struct express *x)
 	return p ? p->in.received : express_l3(x) + x->length;
 }
 
-/* `size` octets from bit `offset` of an address on, where that is the start of
- * an octet; or NULL. */
-INLINE void *express_octets(void *address, __u32 offset, __u32 size, void *end)
-{
-	__u64 octet = offset >> 3;
-
-	opaque(octet);
-	if (offset & 7 || octet > 16 - size)
-		return 0;
-	address += octet;
-	return address + size > end ? 0 : address;
-}
-
 /* Index 0 never is ready. */
 INLINE struct next_hop *express_adjacency(__u32 index, __u32 length)
 {

@@ -7,18 +7,13 @@
 
 /* ---- SRv6 to GTP-U ---- */
 
-/* The container to send, by the first octet of Args.Mob.Session: QFI, R, U. */
-INLINE __u32 express_args_container(struct mobile *m, __u8 args)
+/* The container to send. */
+INLINE __u32 express_args_container(struct mobile *m, __u64 args)
 {
 	return express_container(
 		m->container,
-		args >> 2 | (m->container == CONTAINER_DOWNLINK ? (args & 2) << 5 : 0));
-}
-
-/* Whether `size` octets at a bit offset are octets of an address. */
-INLINE int express_whole(__u8 offset, __u32 size)
-{
-	return !(offset & 7) && offset <= 128 - 8 * size;
+		args_mob_qfi(args) |
+			(m->container == CONTAINER_DOWNLINK ? args_mob_r(args) << 6 : 0));
 }
 
 /* The MSS of SYN packets in the T-PDU at `l3` is for the journey to see. */
@@ -27,12 +22,12 @@ INLINE int express_gateway_syn(struct xdp_md *ctx, struct express *x, __u32 l3)
 	return x->cfg->mss_clamp & MSS_OF_GATEWAY && find_syn(ctx, l3);
 }
 
-/* Room for an address that is in no table: the stack has none. NULL: cannot be. */
-INLINE struct words *express_room(void)
+/* Room for addresses that are in no table: the stack has none. NULL: cannot be. */
+INLINE struct plan *express_room(void)
 {
 	struct packet *p = journey_packet();
 
-	return p ? &p->plan.last : 0;
+	return p ? &p->plan : 0;
 }
 
 /* End.M.GTP6.E, behind the one SRH with one segment left. */
@@ -42,13 +37,12 @@ INLINE int express_gtp6_e(struct xdp_md *ctx, struct express *x, struct local_si
 	struct mobile *m = bpf_map_lookup_elem(&mobile, &sid->mobile);
 	struct srh *srh = (void *)ip + IPV6_LEN;
 	struct express_gtpu6_header h = {};
-	struct words *dst = express_room();
+	struct plan *room = express_room();
 	__u32 popped, length;
-	__u64 skip;
-	__u8 *octets;
+	__u64 skip, args;
 	void *inner;
 
-	if (!m || !dst || ip->next_header != NH_ROUTING ||
+	if (!m || !room || ip->next_header != NH_ROUTING ||
 	    (void *)srh + SRH_LEN + SEGMENT_LEN > end || ld16(&srh->type) != (SRH_TYPE | 1 << 8) ||
 	    ip->hop_limit <= 1 || /* Segments Left 1 */
 	    2 * (srh->last_entry + 1u) > srh->length)
@@ -70,19 +64,17 @@ INLINE int express_gtp6_e(struct xdp_md *ctx, struct express *x, struct local_si
 	}
 	if (!h.sum)
 		return NOT_TAKEN;
-	octets = express_octets(&ip->dst, sid->length, ARGS_MOB_LEN, end);
-	if (!octets)
-		return NOT_TAKEN;
 	if (express_gateway_syn(ctx, x, express_l3(x) + popped))
 		return NOT_TAKEN;
-	h.teid = be32(ld32(octets + 1));
-	h.container = express_args_container(m, *octets);
+	args = args_mob_read(&ip->dst, sid->length);
+	h.teid = args_mob_session(args);
+	h.container = express_args_container(m, args);
 	h.class = ipv6_class(ip);
 	h.hop_limit = ip->hop_limit - 1;
-	copy16(dst, (void *)srh + SRH_LEN);
+	copy16(&room->last, (void *)srh + SRH_LEN);
 	h.src = &m->source;
-	h.dst = dst;
-	x->hop = express_route(ctx, x, dst->hi, dst->lo, MAIN_TABLE,
+	h.dst = &room->last;
+	x->hop = express_route(ctx, x, room->last.hi, room->last.lo, MAIN_TABLE,
 			       length + IPV6_LEN + express_gtpu_length(h.container),
 			       express_l3(x) + popped);
 	if (!x->hop)
@@ -97,7 +89,7 @@ INLINE int express_gtp4_e(struct xdp_md *ctx, struct express *x, struct local_si
 	struct mobile *m = bpf_map_lookup_elem(&mobile, &sid->mobile);
 	struct express_gtpu_header h = {};
 	void *inner = (void *)ip + IPV6_LEN;
-	__u8 *octets, *from;
+	struct gtp4 to;
 
 	if (!m || ip->hop_limit <= 1)
 		return NOT_TAKEN;
@@ -109,18 +101,16 @@ INLINE int express_gtp4_e(struct xdp_md *ctx, struct express *x, struct local_si
 		h.hash = express_hash6(inner);
 	else
 		return NOT_TAKEN;
-	octets = express_octets(&ip->dst, sid->length, 4 + ARGS_MOB_LEN, end);
-	if (!octets)
-		return NOT_TAKEN;
-	from = express_octets(&ip->src, m->source_length, 4, end);
-	if (!from)
-		return NOT_TAKEN;
 	if (express_gateway_syn(ctx, x, express_l3(x) + IPV6_LEN))
 		return NOT_TAKEN;
-	h.dst = ld32(octets);
-	h.src = ld32(from);
-	h.teid = be32(ld32(octets + 5));
-	h.container = express_args_container(m, octets[4]);
+	to = read_gtp4(sid, m, ip);
+	h.dst = to.dst;
+	h.src = to.src;
+	h.teid = args_mob_session(to.args);
+	h.container = express_args_container(m, to.args);
+	opaque(h.src);
+	opaque(h.teid);
+	opaque(h.container);
 	h.tos = ipv6_class(ip);
 	h.ttl = ip->hop_limit - 1;
 	x->hop = express_route4(ctx, x, h.dst, MAIN_TABLE,
@@ -205,10 +195,11 @@ INLINE int express_gtp6_d(struct xdp_md *ctx, struct express *x, struct local_si
 	struct udp *udp = (void *)ip + IPV6_LEN;
 	struct express_ipv6_header h = {};
 	__u32 teid = 0, container = 0, popped;
+	struct plan *room = express_room();
 	void *inner;
 
-	if (!m || !express_whole(m->args_offset, ARGS_MOB_LEN) || ip->next_header != NH_UDP ||
-	    (void *)udp + UDP_LEN > end || ip->hop_limit <= 1 || ld16(&udp->dst) != be16(GTPU_PORT))
+	if (!m || !room || ip->next_header != NH_UDP || (void *)udp + UDP_LEN > end ||
+	    ip->hop_limit <= 1 || ld16(&udp->dst) != be16(GTPU_PORT))
 		return NOT_TAKEN;
 	inner = express_gpdu(x, udp, x->length - IPV6_LEN, end, &teid, &container);
 	if (!inner || (container >> 12 & 0xf) > 1)
@@ -218,9 +209,7 @@ INLINE int express_gtp6_d(struct xdp_md *ctx, struct express *x, struct local_si
 		return NOT_TAKEN;
 	h.args = srh_args(express_put_args(container, teid), m->args_offset);
 	if (sid->behavior == END_M_GTP6_D_DI) {
-		h.last = express_room();
-		if (!h.last)
-			return NOT_TAKEN;
+		h.last = &room->last;
 		copy16(h.last, &ip->dst);
 	}
 	if (express_gateway_syn(ctx, x, express_l3(x) + popped) ||
@@ -230,18 +219,6 @@ INLINE int express_gtp6_d(struct xdp_md *ctx, struct express *x, struct local_si
 	h.class = ipv6_class(ip);
 	h.hop_limit = ip->hop_limit - 1;
 	return express_push6(ctx, x, &h, popped);
-}
-
-/* LOC:FUNC with 72 bits behind it, from bit 1..56 on: the IPv4 destination and
- * Args.Mob.Session. */
-INLINE void express_put_sid(struct words *sid, struct mobile *m, __be32 dst, __u64 args)
-{
-	struct u128 v = ld128(&m->target), own = { (__u64)be32(dst) << 32 | args >> 8, args << 56 };
-	__u32 at = m->target_length & 63;
-
-	v.hi |= own.hi >> at;
-	v.lo |= own.hi << (64 - at) | own.lo >> at;
-	st128(sid, v);
 }
 
 /* The route is that of the SID without its argument. It is the same for all that
@@ -255,7 +232,7 @@ INLINE struct next_hop *express_sid_route(struct xdp_md *ctx, struct express *x,
 	if (m->adjacency)
 		return express_adjacency(m->adjacency, length);
 	if (to->lo == CACHE_NO_ROUTE) {
-		express_put_sid(&sid, m, dst, 0);
+		st128(&sid, gtp4_sid(m, dst, 0));
 		slot = express_cached(x, sid.hi, sid.lo, MAIN_TABLE);
 		if (!slot || !slot->index)
 			return slot ? express_hop(ctx, slot, sid.hi, sid.lo, MAIN_TABLE, length, l3)
@@ -265,18 +242,6 @@ INLINE struct next_hop *express_sid_route(struct xdp_md *ctx, struct express *x,
 	return express_adjacency(to->lo, length);
 }
 
-/* Its source has the outer one. */
-INLINE int express_push_gtp4_d(struct xdp_md *ctx, struct express *x, struct mobile *m,
-			       struct express_ipv6_header *h, struct ipv4 *ip, __u32 popped)
-{
-	h->src = &m->source;
-	h->src4 = ld32(&ip->src);
-	h->src4_at = m->source_length;
-	h->class = ip->tos;
-	h->hop_limit = ip->ttl - 1;
-	return express_push6(ctx, x, h, popped);
-}
-
 /* H.M.GTP4.D. */
 INLINE int express_gtp4_d(struct xdp_md *ctx, struct express *x, struct cached *to, struct ipv4 *ip,
 			  void *end)
@@ -284,32 +249,34 @@ INLINE int express_gtp4_d(struct xdp_md *ctx, struct express *x, struct cached *
 	struct mobile *m = bpf_map_lookup_elem(&mobile, &to->index);
 	struct express_ipv6_header h = {};
 	__u32 teid = 0, container = 0, popped;
-	struct words *sid = express_room();
+	struct plan *room = express_room();
 	void *inner;
 
 	inner = express_gpdu(x, (void *)ip + IPV4_LEN, x->length - IPV4_LEN, end, &teid,
 			     &container);
-	if (!m || !sid || !inner || !m->target_length ||
-	    m->target_length > 128 - 32 - ARGS_MOB_BITS || !m->source_length ||
-	    !express_whole(m->source_length, 4) || (container >> 12 & 0xf) > 1)
+	if (!m || !room || !inner || (container >> 12 & 0xf) > 1)
 		return NOT_TAKEN;
 	popped = inner - (void *)ip;
 	if (!express_take_pdu(x, m, inner, x->length - popped, end, &h) ||
 	    express_gateway_syn(ctx, x, express_l3(x) + popped))
 		return NOT_TAKEN;
-	express_put_sid(sid, m, ld32(&ip->dst), express_put_args(container, teid));
+	st128(&room->src, gtp4_source(m, ld32(&ip->src)));
+	st128(&room->last, gtp4_sid(m, ld32(&ip->dst), express_put_args(container, teid)));
+	h.dst = &room->last;
 	if (m->policy) {
-		h.last = sid;
+		h.last = &room->last;
 		if (express_encaps(ctx, x, m->policy, &h, popped) == NOT_TAKEN)
 			return NOT_TAKEN;
-		return express_push_gtp4_d(ctx, x, m, &h, ip, popped);
+	} else {
+		x->hop = express_sid_route(ctx, x, m, to, ld32(&ip->dst),
+					   x->length - popped + IPV6_LEN, express_l3(x) + popped);
+		if (!x->hop)
+			return NOT_TAKEN;
 	}
-	x->hop = express_sid_route(ctx, x, m, to, ld32(&ip->dst), x->length - popped + IPV6_LEN,
-				   express_l3(x) + popped);
-	if (!x->hop)
-		return NOT_TAKEN;
-	h.dst = sid;
-	return express_push_gtp4_d(ctx, x, m, &h, ip, popped);
+	h.src = &room->src;
+	h.class = ip->tos;
+	h.hop_limit = ip->ttl - 1;
+	return express_push6(ctx, x, &h, popped);
 }
 
 #endif

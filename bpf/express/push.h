@@ -21,8 +21,6 @@ INLINE __u32 express_hash6(struct ipv6 *ip)
 				   : flow_label(ip));
 }
 
-#define ARGS_MOB_LEN (ARGS_MOB_BITS / 8)
-
 /* IPv6, and an SRH where there are segments for it. */
 struct express_ipv6_header {
 	const void *src, *dst; /* not in the packet */
@@ -31,37 +29,14 @@ struct express_ipv6_header {
 	__u64 srh;                 /* its first word, but for the next header; 0: none */
 	__u64 args;                /* srh_args: they go into the last segment of the list */
 	__u32 hash;
-	__u32 src4; /* IPv4 source, in network order */
 	__u8 class, hop_limit, next_header;
-	__u8 src4_at; /* the bit of src where src4 goes; 0: nowhere */
+	__u8 pad;
 };
 
 /* Whether the destination is the last segment of the list. */
 INLINE int express_at_last(struct express_ipv6_header *h)
 {
 	return (h->srh >> 24 & 0xff) == !!h->last;
-}
-
-/* Writes the IPv4 source and the arguments into the addresses of the IPv6 header at `ip`. 0, or -1
- * where an offset is not that of a whole octet. */
-INLINE int express_fill6(void *ip, struct express_ipv6_header *h, void *end)
-{
-	__u8 *at;
-
-	if (h->src4_at) {
-		at = express_octets(ip + 8, h->src4_at, 4, end);
-		if (!at)
-			return -1;
-		st32(at, h->src4);
-	}
-	if (h->args && express_at_last(h)) {
-		at = express_octets(ip + 24, h->args >> ARGS_MOB_BITS, ARGS_MOB_LEN, end);
-		if (!at)
-			return -1;
-		*at = h->args >> 32;
-		st32(at + 1, be32(h->args));
-	}
-	return 0;
 }
 
 /* A call takes longer than to write some segments, but what is rare need not be verified for each
@@ -95,8 +70,8 @@ INLINE int express_push6(struct xdp_md *ctx, struct express *x, struct express_i
 	if (ip + IPV6_LEN > (void *)(long)ctx->data_end)
 		return XDP_ABORTED; /* cannot be: it was pushed */
 	write_ipv6(ip, first, second, x->list_length - IPV6_LEN, h->src, h->dst);
-	if (express_fill6(ip, h, (void *)(long)ctx->data_end))
-		return XDP_ABORTED; /* cannot be: they were looked at before */
+	if (h->args && express_at_last(h))
+		args_mob_write(ip + 24, h->args, h->args >> ARGS_MOB_BITS);
 	if (h->srh && express_push_srh(ctx, x, h, ip + IPV6_LEN))
 		return XDP_ABORTED; /* cannot be: it was pushed */
 	return express_out(ctx, x, TYPE_IPV6);

@@ -175,8 +175,6 @@ INLINE __u32 express_vpn(struct express *x, struct forwarding *f, void *ip, __u8
 INLINE int express_rule_segment(struct xdp_md *ctx, struct express *x, struct forwarding *f,
 				__u32 policy, struct express_ipv6_header *h, __u32 kept)
 {
-	if (!express_whole(f->args_at, ARGS_MOB_LEN))
-		return 0;
 	x->class = f->class;
 	if (f->kind != FORWARD_SRV6)
 		return policy && express_encaps(ctx, x, policy, h, x->length - kept) != NOT_TAKEN;
@@ -483,10 +481,9 @@ INLINE int express_to_nat(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 /* The rule of the UE that a packet at a SID is for; 0: the journey has to look. */
 INLINE __u32 express_at_sid(struct local_sid *sid, struct ipv6 *ip, __u32 six, __u64 src, __u64 dst)
 {
-	__u32 at = sid->length, index;
+	__u32 index;
 
-	if (at + ARGS_MOB_BITS <= 128 &&
-	    args_mob_session(bits128(ld128(&ip->dst), at & 127, ARGS_MOB_BITS)))
+	if (args_mob_session(args_mob_read(&ip->dst, sid->length)))
 		return 0;
 	index = pdr_at_sid(sid->slice, AT_SID_DESTINATION4 + six, dst);
 	return index && !pdr_at_sid(sid->slice, AT_SID_SOURCE4 + six, src) ? index : 0;

@@ -12,6 +12,20 @@ INLINE __u64 args_mob(__u8 qfi, __u8 r, __u32 session)
 	return (__u64)(qfi << 2 | r << 1) << 32 | session;
 }
 
+/* What a SID says `at` bits into it; 0 where it has no room. */
+INLINE __u64 args_mob_read(const void *sid, __u32 at)
+{
+	return at + ARGS_MOB_BITS <= 128 ? bits128(ld128(sid), at & 127, ARGS_MOB_BITS) : 0;
+}
+
+/* Writes them into a SID. */
+INLINE void args_mob_write(void *sid, __u64 args, __u32 at)
+{
+	struct u128 v = clear128(ld128(sid), at & 127, ARGS_MOB_BITS);
+
+	st128(sid, place128(v, args, at & 127, ARGS_MOB_BITS));
+}
+
 INLINE __u8 args_mob_qfi(__u64 args)
 {
 	return args >> 34 & 0x3f;

@@ -102,33 +102,27 @@ INLINE void st128(void *p, struct u128 v)
 	st64(p + 8, be64(v.lo));
 }
 
-/* n in 0..127 */
+/* n in 0..127. Without branches, of which the verifier would go both ways. */
 INLINE struct u128 shl128(struct u128 v, __u32 n)
 {
-	if (n & 64) {
-		v.hi = v.lo;
-		v.lo = 0;
-	}
+	__u64 far = -(__u64)(n >> 6 & 1);
+
+	opaque(far);
+	v.hi = (v.hi & ~far) | (v.lo & far);
+	v.lo &= ~far;
 	n &= 63;
-	if (n) {
-		v.hi = v.hi << n | v.lo >> (64 - n);
-		v.lo <<= n;
-	}
-	return v;
+	return (struct u128){ v.hi << n | v.lo >> 1 >> (63 - n), v.lo << n };
 }
 
 INLINE struct u128 shr128(struct u128 v, __u32 n)
 {
-	if (n & 64) {
-		v.lo = v.hi;
-		v.hi = 0;
-	}
+	__u64 far = -(__u64)(n >> 6 & 1);
+
+	opaque(far);
+	v.lo = (v.lo & ~far) | (v.hi & far);
+	v.hi &= ~far;
 	n &= 63;
-	if (n) {
-		v.lo = v.lo >> n | v.hi << (64 - n);
-		v.hi >>= n;
-	}
-	return v;
+	return (struct u128){ v.hi >> n, v.lo >> n | v.hi << 1 << (63 - n) };
 }
 
 /* The first n bits, n in 0..127. */

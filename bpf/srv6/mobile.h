@@ -52,6 +52,39 @@ INLINE __u8 tagged_message(__u16 tag)
 	return GTPU_G_PDU;
 }
 
+/* ---- what addresses carry ---- */
+
+/* LOC:FUNC of a translated prefix, the IPv4 destination, and the arguments (section 6.6). */
+INLINE struct u128 gtp4_sid(struct mobile *m, __be32 dst, __u64 args)
+{
+	struct u128 v = place128(ld128(&m->target), be32(dst), m->target_length & 127, 32);
+
+	return place128(v, args, (m->target_length + 32) & 127, ARGS_MOB_BITS);
+}
+
+/* The IPv4 source in the IPv6 one. */
+INLINE struct u128 gtp4_source(struct mobile *m, __be32 src)
+{
+	__u32 bit = m->source_length & 127;
+
+	return place128(clear128(ld128(&m->source), bit, 32), be32(src), bit, 32);
+}
+
+/* What both say. */
+struct gtp4 {
+	__be32 src, dst;
+	__u64 args;
+};
+
+INLINE struct gtp4 read_gtp4(struct local_sid *sid, struct mobile *m, struct ipv6 *ip)
+{
+	return (struct gtp4){
+		.src = be32(bits128(ld128(&ip->src), m->source_length & 127, 32)),
+		.dst = be32(bits128(ld128(&ip->dst), sid->length & 127, 32)),
+		.args = args_mob_read(&ip->dst, sid->length + 32u),
+	};
+}
+
 /* ---- GTP-U to SRv6 ---- */
 
 /* Whether the T-PDU is a jumbogram, or pretends to be one: its length is not known. */
@@ -124,8 +157,6 @@ INLINE void plan_translation(struct packet *p, __u8 hop_limit, __u8 class)
 INLINE int h_m_gtp4_d(struct xdp_md *ctx, struct packet *p, struct mobile *m, __u32 udp)
 {
 	struct ipv4 *ip = at(ctx, p->in.l3, IPV4_LEN);
-	struct u128 v;
-	__u8 at_v4;
 	int reason;
 
 	if (!ip)
@@ -141,13 +172,8 @@ INLINE int h_m_gtp4_d(struct xdp_md *ctx, struct packet *p, struct mobile *m, __
 	ip = at(ctx, p->in.l3, IPV4_LEN);
 	if (!ip)
 		return REASON_IPV4_MALFORMED;
-	at_v4 = m->target_length & 127;
-	v = place128(ld128(&m->target), be32(ld32(&ip->dst)), at_v4, 32);
-	v = place128(v, p->plan.args, (at_v4 + 32) & 127, ARGS_MOB_BITS);
-	st128(&p->plan.last, v);
-	at_v4 = m->source_length & 127;
-	v = clear128(ld128(&m->source), at_v4, 32);
-	st128(&p->plan.src, place128(v, be32(ld32(&ip->src)), at_v4, 32));
+	st128(&p->plan.last, gtp4_sid(m, ld32(&ip->dst), p->plan.args));
+	st128(&p->plan.src, gtp4_source(m, ld32(&ip->src)));
 	p->plan.extra = 1;
 	if (m->policy) {
 		reason = plan_policy(ctx, p, m->policy, 1);
@@ -156,8 +182,7 @@ INLINE int h_m_gtp4_d(struct xdp_md *ctx, struct packet *p, struct mobile *m, __
 	} else {
 		/* the route is that of the SID without its argument, so that all of its
 		 * sessions share one cached lookup; push_ipv6 writes p->plan.last */
-		st128(&p->plan.dst,
-		      clear128(ld128(&p->plan.last), (m->target_length + 32) & 127, ARGS_MOB_BITS));
+		st128(&p->plan.dst, gtp4_sid(m, ld32(&ip->dst), 0));
 		p->plan.adjacency = m->adjacency;
 		p->plan.segments = 1;
 		p->plan.srh_segments = 0;
@@ -286,7 +311,6 @@ INLINE int end_m_gtp_e(struct xdp_md *ctx, struct packet *p, struct local_sid *s
 	__u8 hop_limit = ip->hop_limit, class = ipv6_class(ip);
 	int last = sid->behavior == END_M_GTP4_E;
 	int reason = find_upper(ctx, p, ip->next_header, 0);
-	struct u128 dst;
 
 	if (reason != CONTINUE)
 		return reason;
@@ -311,15 +335,16 @@ INLINE int end_m_gtp_e(struct xdp_md *ctx, struct packet *p, struct local_sid *s
 	ip = at(ctx, p->in.l3, IPV6_LEN);
 	if (!ip || !m)
 		return REASON_IPV6_MALFORMED;
-	dst = ld128(&ip->dst);
 	p->plan.adjacency = 0;
 	if (last) {
-		plan_message(p, m, bits128(dst, (sid->length + 32) & 127, ARGS_MOB_BITS));
-		st32(&p->plan.dst, be32(bits128(dst, sid->length & 127, 32)));
-		st32(&p->plan.src, be32(bits128(ld128(&ip->src), m->source_length & 127, 32)));
+		struct gtp4 to = read_gtp4(sid, m, ip);
+
+		plan_message(p, m, to.args);
+		st32(&p->plan.dst, to.dst);
+		st32(&p->plan.src, to.src);
 		plan_gtpu(p, 4);
 	} else {
-		plan_message(p, m, bits128(dst, sid->length & 127, ARGS_MOB_BITS));
+		plan_message(p, m, args_mob_read(&ip->dst, sid->length));
 		copy16(&p->plan.src, &m->source);
 		plan_gtpu(p, 6);
 	}
