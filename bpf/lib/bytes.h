@@ -125,18 +125,26 @@ INLINE struct u128 shr128(struct u128 v, __u32 n)
 	return (struct u128){ v.hi >> n, v.lo >> n | v.hi << 1 << (63 - n) };
 }
 
-/* The first n bits, n in 0..127. */
-INLINE struct u128 head128(struct u128 v, __u32 n)
+/* All bits but the first n, n in 0..127. */
+INLINE struct u128 tail128(__u32 n)
 {
-	struct u128 ones = { ~0ull, ~0ull };
-	struct u128 tail = shr128(ones, n);
+	return shr128((struct u128){ ~0ull, ~0ull }, n);
+}
 
-	return (struct u128){ v.hi & ~tail.hi, v.lo & ~tail.lo };
+INLINE struct u128 and128(struct u128 a, struct u128 b)
+{
+	return (struct u128){ a.hi & b.hi, a.lo & b.lo };
 }
 
 INLINE struct u128 or128(struct u128 a, struct u128 b)
 {
 	return (struct u128){ a.hi | b.hi, a.lo | b.lo };
+}
+
+/* The bits of v that `cleared` has not. */
+INLINE struct u128 without128(struct u128 v, struct u128 cleared)
+{
+	return (struct u128){ v.hi & ~cleared.hi, v.lo & ~cleared.lo };
 }
 
 /* `width` bits from bit `offset` on; offset in 0..127, width in 1..64. */
@@ -156,9 +164,7 @@ INLINE struct u128 place128(struct u128 v, __u64 value, __u32 offset, __u32 widt
 /* Clears `width` bits (1..64) from bit `offset` on. */
 INLINE struct u128 clear128(struct u128 v, __u32 offset, __u32 width)
 {
-	struct u128 field = shr128((struct u128){ ~0ull << ((64 - width) & 63), 0 }, offset);
-
-	return (struct u128){ v.hi & ~field.hi, v.lo & ~field.lo };
+	return without128(v, shr128((struct u128){ ~0ull << ((64 - width) & 63), 0 }, offset));
 }
 
 #endif

@@ -140,7 +140,7 @@ static __u32 mobile_of(struct input *in, __u8 behavior, __u32 index)
 	if (behavior == BEHAVIOR_NONE) { /* H.M.GTP4.D */
 		m->policy = next_number(in) % 3;
 		/* a prefix: nothing behind its length */
-		st128(&m->target, head128(ld128(&m->target), m->target_length));
+		st128(&m->target, without128(ld128(&m->target), tail128(m->target_length)));
 	}
 	return index;
 }

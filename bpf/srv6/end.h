@@ -29,14 +29,11 @@ INLINE int plan_endpoint(struct packet *p, struct local_sid *sid, struct ipv6 *i
  * locator block. 0: the argument is used up. */
 INLINE int next_csid(struct local_sid *sid, struct ipv6 *ip, void *to)
 {
-	struct u128 v = ld128(&ip->dst);
-	struct u128 argument = shl128(v, sid->length & 127);
+	struct u128 v = ld128(&ip->dst), behind = tail128(sid->block_length & 127);
+	struct u128 next = and128(shl128(v, (sid->length - sid->block_length) & 127), behind);
 
-	if (sid->length > 127 || !(argument.hi | argument.lo))
-		return 0;
-	v = or128(head128(v, sid->block_length & 127), shr128(argument, sid->block_length & 127));
-	st128(to, v);
-	return 1;
+	st128(to, or128(without128(v, behind), next));
+	return is_not_0(next.hi | next.lo) & ~(sid->length >> 7);
 }
 
 /* Segments Left is 0: USD, USP, or the upper layer. */
