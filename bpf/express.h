@@ -99,11 +99,11 @@ INLINE int express_send_srv6(struct xdp_md *ctx, struct express *x, struct tunne
 INLINE int express_send_gtpu6(struct xdp_md *ctx, struct express *x, struct tunnel *t,
 			      struct in6 *from, struct ipv4 *ip, void *end)
 {
-	struct express_gtpu6_header h = { .container = express_container(t->container, t->qfi) };
+	struct express_gtpu6_header h = { .container = container_word(t->container, t->qfi) };
 
 	h.hash = express_hash4(ip);
 	x->hop = express_shared(t->adjacency, h.hash,
-				x->length + IPV6_LEN + express_gtpu_length(h.container));
+				x->length + IPV6_LEN + gtpu_length(h.container));
 	if (!x->hop)
 		return NOT_TAKEN;
 	h.teid = t->teid;
@@ -121,11 +121,11 @@ INLINE int express_send_gtpu6(struct xdp_md *ctx, struct express *x, struct tunn
 INLINE int express_send_gtpu4(struct xdp_md *ctx, struct express *x, struct tunnel *t,
 			      struct in6 *from, struct ipv4 *ip, void *end)
 {
-	struct express_gtpu_header g = { .container = express_container(t->container, t->qfi) };
+	struct express_gtpu_header g = { .container = container_word(t->container, t->qfi) };
 
 	g.hash = express_hash4(ip);
 	x->hop = express_shared(t->adjacency, g.hash,
-				x->length + IPV4_LEN + express_gtpu_length(g.container));
+				x->length + IPV4_LEN + gtpu_length(g.container));
 	if (!x->hop)
 		return NOT_TAKEN;
 	g.src = ld32(&from->b[12]);

@@ -164,29 +164,6 @@ INLINE int pass_finished(struct xdp_md *ctx, struct packet *p)
 	return REASON_PASSED;
 }
 
-INLINE void write_tag(__u8 *tag, struct packet *p, int n)
-{
-	st16(tag, be16(p->out.hop.tpid[n]));
-	st16(tag + 2, be16(p->out.hop.vlan[n]));
-}
-
-INLINE int push_tags(struct xdp_md *ctx, struct packet *p, __u16 type)
-{
-	__u32 tags = p->out.hop.tags;
-	__u8 *eth;
-
-	if (tags > 2 || bpf_xdp_adjust_head(ctx, -(int)(tags * VLAN_LEN)))
-		return -1;
-	eth = at(ctx, 0, ETH_LEN + 2 * VLAN_LEN);
-	if (!eth)
-		return -1;
-	write_tag(eth + 12, p, 0);
-	if (tags > 1)
-		write_tag(eth + 16, p, 1);
-	st16(eth + (tags == 1 ? 16 : 20), be16(type));
-	return 0;
-}
-
 INLINE void count_rule(__u32 index, __u32 slice, __u32 octets)
 {
 	struct pdr *rule = bpf_map_lookup_elem(&pdr, &index);
@@ -228,7 +205,7 @@ INLINE int fragment_outer(struct xdp_md *ctx, struct packet *p)
 {
 	count_matches(p);
 	p->in.frame = frame_length(ctx);
-	p->error.l3 = ETH_LEN + p->out.hop.tags * VLAN_LEN;
+	p->error.l3 = ETH_LEN + hop_tags(&p->out.hop) * VLAN_LEN;
 	p->error.info = p->out.hop.mtu;
 	return REASON_SLOW_PATH;
 }
@@ -263,18 +240,15 @@ GLOBAL int give_to_kernel(struct xdp_md *ctx, struct packet *p)
 /* Ethernet header, and out. The packet starts at ETH_LEN. */
 INLINE int transmit(struct xdp_md *ctx, struct packet *p)
 {
-	__u16 type = p->plan.family == 4 ? TYPE_IPV4 : TYPE_IPV6;
+	int tags = hop_tags(&p->out.hop) * VLAN_LEN;
 	__u8 *eth;
 
-	if (p->out.hop.tags && push_tags(ctx, p, type))
+	if (tags && bpf_xdp_adjust_head(ctx, -tags))
 		return REASON_HEADROOM;
-	eth = at(ctx, 0, ETH_LEN);
+	eth = at(ctx, 0, ETH_LEN + 2 * VLAN_LEN);
 	if (!eth)
 		return REASON_HEADROOM;
-	st64(eth, ld64(p->out.hop.dst)); /* and the first half of src */
-	st32(eth + 8, ld32(p->out.hop.src + 2));
-	if (!p->out.hop.tags)
-		st16(eth + 12, be16(type));
+	write_link(eth, &p->out.hop, p->plan.family == 4 ? TYPE_IPV4 : TYPE_IPV6);
 	if (p->end.punt == PUNT_FRAGMENT_OUTER)
 		return fragment_outer(ctx, p);
 	return p->out.to_kernel ? give_to_kernel(ctx, p) : out(p);
@@ -347,9 +321,9 @@ INLINE int tag_frame(struct xdp_md *ctx, struct packet *p)
 	last = ld32(addresses + 8);
 	st64(eth, first);
 	st32(eth + 8, last);
-	write_tag(eth + 12, p, 0);
+	write_tag(eth + 12, &p->out.hop, 0);
 	if (p->out.hop.tags > 1 && second)
-		write_tag(second, p, 1);
+		write_tag(second, &p->out.hop, 1);
 	return 0;
 }
 

@@ -14,15 +14,11 @@ INLINE int may_be_skipped(__u8 type)
 	return !(type & 0x80) || (type >= 0x81 && type <= 0x84) || type == 0xc0;
 }
 
-INLINE void read_container(struct packet *p, const __u8 *header)
+INLINE void read_container(struct packet *p, __u32 word)
 {
-	__u8 type = header[1] >> 4;
-
 	p->gtpu.has_container = 1;
-	if (type <= 1) {
-		p->gtpu.qfi = header[2] & 0x3f;
-		p->gtpu.rqi = type == 0 ? header[2] >> 6 & 1 : 0;
-	}
+	p->gtpu.qfi = container_qfi(word);
+	p->gtpu.rqi = container_rqi(word);
 }
 
 /* Options and extension headers; p->plan.keep is behind the first 8 octets and is
@@ -50,7 +46,7 @@ GLOBAL int walk_gtpu_extensions(struct xdp_md *ctx, struct packet *p, __u32 flag
 		if (!length || offset + length > end)
 			return REASON_GTPU_EXTENSION;
 		if (type == GTPU_EXT_CONTAINER)
-			read_container(p, header);
+			read_container(p, ld32(header));
 		else if (!may_be_skipped(type))
 			return REASON_GTPU_EXTENSION;
 		header = at(ctx, offset + length - 1, 1);
@@ -64,31 +60,6 @@ GLOBAL int walk_gtpu_extensions(struct xdp_md *ctx, struct packet *p, __u32 flag
 	p->plan.keep = offset;
 	p->plan.keep_length = end - offset;
 	return 0;
-}
-
-/* The one container of almost every G-PDU: no other option, 4 octets, last. */
-INLINE int lone_container(struct xdp_md *ctx, struct packet *p, __u8 flags)
-{
-	__u8 *o = at(ctx, p->plan.keep, GTPU_OPTIONS_LEN + 4);
-
-	if (flags != (GTPU_VERSION1 | GTPU_FLAG_E) || !o ||
-	    p->plan.keep_length < GTPU_OPTIONS_LEN + 4 || o[3] != GTPU_EXT_CONTAINER || o[4] != 1 ||
-	    o[7])
-		return 0;
-	p->gtpu.sequence = 0;
-	p->gtpu.has_container = 1;
-	if (o[5] >> 4 <= 1) {
-		p->gtpu.qfi = o[6] & 0x3f;
-		p->gtpu.rqi = o[5] >> 4 ? 0 : o[6] >> 6 & 1;
-	}
-	p->plan.keep += GTPU_OPTIONS_LEN + 4;
-	p->plan.keep_length -= GTPU_OPTIONS_LEN + 4;
-	return 1;
-}
-
-INLINE int read_options(struct xdp_md *ctx, struct packet *p, __u8 flags)
-{
-	return lone_container(ctx, p, flags) ? 0 : walk_gtpu_extensions(ctx, p, flags);
 }
 
 /* UDP at `offset`, `available` octets of it there. Then p->plan.keep and
@@ -122,7 +93,7 @@ INLINE int read_gtpu(struct xdp_md *ctx, struct packet *p, __u32 offset, __u32 a
 	p->gtpu.offset = offset + UDP_LEN;
 	p->plan.keep = p->gtpu.offset + GTPU_LEN;
 	p->plan.keep_length = length;
-	return gtpu->flags & GTPU_OPTIONS ? read_options(ctx, p, gtpu->flags) : 0;
+	return gtpu->flags & GTPU_OPTIONS ? walk_gtpu_extensions(ctx, p, gtpu->flags) : 0;
 }
 
 #endif

@@ -4,6 +4,7 @@
 #ifndef CULVERT_NEXT_HOP_H
 #define CULVERT_NEXT_HOP_H
 
+#include "link.h"
 #include "payload.h"
 #include "trie.h"
 

@@ -10,6 +10,7 @@
 #include "lib/csum.h"
 #include "lib/flow.h"
 #include "lib/args_mob.h"
+#include "lib/gtpu.h"
 #include "srv6/behaviors.h"
 
 /* Global functions are verified once, on their own: the cost of verifying is

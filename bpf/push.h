@@ -242,53 +242,28 @@ INLINE void plan_gtpu(struct packet *p, __u8 family)
 	p->plan.own = 1;
 	p->plan.family = family;
 	p->plan.table = MAIN_TABLE;
-	p->plan.push_length = (family == 4 ? IPV4_LEN : IPV6_LEN) + UDP_LEN;
-	if (p->gtpu.message) {
-		p->plan.push_length += GTPU_LEN;
-		if (p->plan.container || p->plan.with_sequence)
-			p->plan.push_length += GTPU_OPTIONS_LEN;
-		if (p->plan.container)
-			p->plan.push_length += 4;
-	}
+	p->plan.push_length = family == 4 ? IPV4_LEN : IPV6_LEN;
+	if (!p->gtpu.message)
+		p->plan.push_length += UDP_LEN;
+	else if (p->plan.container || !p->plan.with_sequence)
+		p->plan.push_length += gtpu_length(p->plan.container);
+	else
+		p->plan.push_length += gtpu_length(0) + GTPU_OPTIONS_LEN;
 	p->plan.length = p->plan.push_length + p->plan.keep_length;
 }
 
-/* The GTP-U header at `offset`; adds it to the sum. -1 where there is no room. */
-INLINE int write_gtpu(struct xdp_md *ctx, struct packet *p, __u32 offset, __u64 *sum)
+/* The header at `gtpu`; adds it to the sum. -1 where there is no room. */
+INLINE int push_gtpu(struct xdp_md *ctx, struct packet *p, void *gtpu, __u64 *sum)
 {
-	struct gtpu *gtpu = at(ctx, offset, GTPU_LEN);
-	__u32 options = (p->plan.container || p->plan.with_sequence ? GTPU_OPTIONS_LEN : 0) +
-			(p->plan.container ? 4 : 0);
-	__u8 *o;
+	__u32 container =
+		container_word(p->plan.container, p->gtpu.qfi | (p->gtpu.rqi ? CONTAINER_RQI : 0));
+	__u8 options = (container ? GTPU_FLAG_E : 0) | (p->plan.with_sequence ? GTPU_FLAG_S : 0);
+	__u32 before = (p->plan.family == 4 ? IPV4_LEN : IPV6_LEN) + UDP_LEN + GTPU_LEN;
 
-	if (!gtpu)
-		return -1;
-	gtpu->flags = GTPU_VERSION1 | (p->plan.container ? GTPU_FLAG_E : 0) |
-		      (p->plan.with_sequence ? GTPU_FLAG_S : 0);
-	gtpu->type = p->gtpu.message;
-	st16(&gtpu->length, be16(p->plan.keep_length + options));
-	st32(&gtpu->teid, be32(p->gtpu.teid));
-	*sum += (__u64)ld32(gtpu) + ld32(&gtpu->teid);
-	if (!options)
-		return 0;
-	o = at(ctx, offset + GTPU_LEN, GTPU_OPTIONS_LEN);
-	if (!o)
-		return -1;
-	st32(o, p->plan.with_sequence ? be16(p->gtpu.sequence) : 0);
-	if (p->plan.container)
-		o[3] = GTPU_EXT_CONTAINER;
-	*sum += ld32(o);
-	if (!p->plan.container)
-		return 0;
-	o = at(ctx, offset + GTPU_LEN + GTPU_OPTIONS_LEN, 4);
-	if (!o)
-		return -1;
-	o[0] = 1;
-	o[1] = p->plan.container == CONTAINER_UPLINK ? 0x10 : 0;
-	o[2] = p->gtpu.qfi | (p->plan.container == CONTAINER_DOWNLINK && p->gtpu.rqi ? 0x40 : 0);
-	o[3] = 0;
-	*sum += ld32(o);
-	return 0;
+	return write_gtpu(gtpu, (void *)(long)ctx->data_end,
+			  gtpu_first_word(options, p->gtpu.message, p->plan.length - before),
+			  p->gtpu.teid, p->plan.with_sequence ? be16(p->gtpu.sequence) : 0,
+			  container, sum);
 }
 
 /* The sum over what is kept, which starts behind the pushed headers. */
@@ -307,60 +282,42 @@ INLINE __u32 kept_sum(struct xdp_md *ctx, struct packet *p)
 				    p->plan.pdu_version));
 }
 
-/* UDP and what follows it; `ip` is the length of the IP header before it. */
-INLINE int push_udp(struct xdp_md *ctx, struct packet *p, __u32 ip, __u64 pseudo)
+/* From UDP on; a message is answered to the port that it came from. */
+INLINE __u32 ports_of(struct packet *p)
 {
-	struct udp *udp = at(ctx, ETH_LEN + ip, UDP_LEN);
-	__u16 length = p->plan.length - ip;
-	__u64 sum = 0;
-
-	if (!udp)
-		return -1;
-	/* a message is answered to the port that it came from */
-	st16(&udp->src,
-	     be16(p->gtpu.message && p->gtpu.message != GTPU_G_PDU ? GTPU_PORT
-								   : flow_port(p->plan.hash)));
-	st16(&udp->dst, be16(GTPU_PORT));
-	st16(&udp->length, be16(length));
-	st16(&udp->checksum, 0);
-	sum = (__u64)ld32(udp) + ld32(&udp->length);
-	if (p->gtpu.message && write_gtpu(ctx, p, ETH_LEN + ip + UDP_LEN, &sum))
-		return -1;
-	if (ip == IPV4_LEN)
-		return 0; /* UDP over IPv4 may go without */
-	sum += sum_fold(pseudo) + pseudo_tail(length, NH_UDP) + kept_sum(ctx, p);
-	udp = at(ctx, ETH_LEN + ip, UDP_LEN);
-	if (!udp)
-		return -1;
-	sum = (__u16)~sum_fold(sum);
-	st16(&udp->checksum, sum ? sum : 0xffff);
-	return 0;
+	return gtpu_ports(p->gtpu.message && p->gtpu.message != GTPU_G_PDU
+				  ? GTPU_PORT
+				  : flow_port(p->plan.hash));
 }
 
 INLINE int push_gtpu4(struct xdp_md *ctx, struct packet *p)
 {
-	struct ipv4 *ip = at(ctx, ETH_LEN, IPV4_LEN);
+	void *ip = at(ctx, ETH_LEN, IPV4_LEN + UDP_LEN);
+	__u64 sum = 0;
 
 	if (!ip)
 		return -1;
-	ip->version_ihl = 0x45;
-	ip->tos = p->plan.class;
-	st16(&ip->length, be16(p->plan.length));
-	st32(&ip->id, be32(IPV4_DF)); /* ID 0, DF */
-	ip->ttl = p->plan.hop_limit;
-	ip->protocol = NH_UDP;
-	st16(&ip->checksum, 0);
-	st32(&ip->src, ld32(&p->plan.src));
-	st32(&ip->dst, ld32(&p->plan.dst));
-	st16(&ip->checksum, ~sum_fold(ipv4_sum(ip)));
-	return push_udp(ctx, p, IPV4_LEN, 0);
+	write_ipv4_udp(ip, p->plan.class, p->plan.hop_limit, ld32(&p->plan.src), ld32(&p->plan.dst),
+		       p->plan.length, ports_of(p));
+	return p->gtpu.message ? push_gtpu(ctx, p, ip + IPV4_LEN + UDP_LEN, &sum) : 0;
 }
 
 INLINE int push_gtpu6(struct xdp_md *ctx, struct packet *p)
 {
+	__u64 sum = address_sum(&p->plan.src) + address_sum(&p->plan.dst);
+	void *udp;
+
 	if (push_ipv6(ctx, p, NH_UDP))
 		return -1;
-	return push_udp(ctx, p, IPV6_LEN, address_sum(&p->plan.src) + address_sum(&p->plan.dst));
+	udp = at(ctx, ETH_LEN + IPV6_LEN, UDP_LEN);
+	if (!udp || (p->gtpu.message && push_gtpu(ctx, p, udp + UDP_LEN, &sum)))
+		return -1;
+	sum += kept_sum(ctx, p);
+	udp = at(ctx, ETH_LEN + IPV6_LEN, UDP_LEN);
+	if (!udp)
+		return -1;
+	write_udp6(udp, ports_of(p), p->plan.length - IPV6_LEN, sum);
+	return 0;
 }
 
 #endif

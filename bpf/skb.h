@@ -323,12 +323,6 @@ INLINE int spend_hop(struct __sk_buff *skb, __u32 offset, __u8 version)
 	return 0;
 }
 
-INLINE void write_addresses(void *eth, struct next_hop *hop)
-{
-	st64(eth, ld64(hop->dst)); /* and the first half of src */
-	st32(eth + 8, ld32(hop->src + 2));
-}
-
 /* The MAC address of pods' gateway: that of the host's end of each pod's veth. */
 #define GATEWAY_MAC 0xeeeeu
 

@@ -288,19 +288,11 @@ INLINE int express_leave(struct express *x)
 	return XDP_REDIRECT;
 }
 
-/* VLAN tags of the link: two at most, whatever stands in the table. */
-INLINE __u64 express_hop_tags(struct next_hop *hop)
-{
-	__u64 tags = hop->tags & 3;
-
-	return tags - (tags & tags >> 1);
-}
-
 /* The first `popped` octets of layer 3 make room for `pushed`, and the Ethernet header as received
  * for the next hop's: where layer 3 begins now, or NULL. */
 INLINE void *express_push(struct xdp_md *ctx, struct express *x, __u32 popped, __u32 pushed)
 {
-	__u64 header = ETH_LEN + express_hop_tags(x->hop) * VLAN_LEN;
+	__u64 header = ETH_LEN + hop_tags(x->hop) * VLAN_LEN;
 	int head = express_l3(x) + popped - pushed - header;
 
 	opaque(header);
@@ -311,32 +303,14 @@ INLINE void *express_push(struct xdp_md *ctx, struct express *x, __u32 popped, _
 	return (void *)(long)ctx->data + header;
 }
 
-INLINE void express_tag(__u8 *tag, struct next_hop *hop, int n)
-{
-	st16(tag, be16(hop->tpid[n]));
-	st16(tag + 2, be16(hop->vlan[n]));
-}
-
 /* The Ethernet header before layer 3, for which express_push() made room, and out. */
 INLINE int express_out(struct xdp_md *ctx, struct express *x, __u16 type)
 {
-	struct next_hop *hop = x->hop;
 	void *eth = (void *)(long)ctx->data;
 
 	if (eth + (ETH_LEN + 2 * VLAN_LEN) > (void *)(long)ctx->data_end)
 		return XDP_ABORTED; /* cannot be: an IP packet follows */
-	st64(eth, ld64(hop->dst));
-	st32(eth + 8, ld32(hop->src + 2));
-	if (!hop->tags) {
-		st16(eth + 12, be16(type));
-	} else if (hop->tags == 1) {
-		express_tag(eth + 12, hop, 0);
-		st16(eth + 16, be16(type));
-	} else {
-		express_tag(eth + 12, hop, 0);
-		express_tag(eth + 16, hop, 1);
-		st16(eth + 20, be16(type));
-	}
+	write_link(eth, x->hop, type);
 	return express_leave(x);
 }
 
@@ -348,30 +322,22 @@ INLINE int express_stay(struct xdp_md *ctx, struct express *x, __u16 type)
 
 /* ---- the inner packet ---- */
 
-/* 1 where a number below 2^63 is 0: without a branch, of which the verifier would go both
- * ways. */
-INLINE __u64 express_is_zero(__u64 number)
-{
-	opaque(number);
-	return (number - 1) >> 63;
-}
-
 /* Martians, and multicast groups: the journey looks closer. */
 INLINE int express_odd4(__be32 address)
 {
 	__u64 first = address & 0xff;
 
 	opaque(first);
-	return express_is_zero(first) | express_is_zero(first ^ 127) | (0xdf - first) >> 63 |
-	       express_is_zero((address & 0xffff) ^ be16(0xa9fe));
+	return is_0(first) | is_0(first ^ 127) | (0xdf - first) >> 63 |
+	       is_0((address & 0xffff) ^ be16(0xa9fe));
 }
 
 INLINE int express_odd6(const void *address)
 {
 	__u64 hi = ld64(address);
 
-	return express_is_zero(hi >> 1 | (hi & 1)) | express_is_zero((hi & 0xff) ^ 0xff) |
-	       express_is_zero((hi & be16(0xffc0)) ^ be16(0xfe80));
+	return is_0(hi >> 1 | (hi & 1)) | is_0((hi & 0xff) ^ 0xff) |
+	       is_0((hi & be16(0xffc0)) ^ be16(0xfe80));
 }
 
 /* So much of layer 4 is there: the checksum of TCP ends here. */

@@ -10,10 +10,8 @@
 /* The container to send. */
 INLINE __u32 express_args_container(struct mobile *m, __u64 args)
 {
-	return express_container(
-		m->container,
-		args_mob_qfi(args) |
-			(m->container == CONTAINER_DOWNLINK ? args_mob_r(args) << 6 : 0));
+	return container_word(m->container,
+			      args_mob_qfi(args) | (args_mob_r(args) ? CONTAINER_RQI : 0));
 }
 
 /* The MSS of SYN packets in the T-PDU at `l3` is for the journey to see. */
@@ -74,9 +72,9 @@ INLINE int express_gtp6_e(struct xdp_md *ctx, struct express *x, struct local_si
 	copy16(&room->last, (void *)srh + SRH_LEN);
 	h.src = &m->source;
 	h.dst = &room->last;
-	x->hop = express_route(ctx, x, room->last.hi, room->last.lo, MAIN_TABLE,
-			       length + IPV6_LEN + express_gtpu_length(h.container),
-			       express_l3(x) + popped);
+	x->hop =
+		express_route(ctx, x, room->last.hi, room->last.lo, MAIN_TABLE,
+			      length + IPV6_LEN + gtpu_length(h.container), express_l3(x) + popped);
 	if (!x->hop)
 		return NOT_TAKEN;
 	return express_push_gtpu6(ctx, x, &h, popped);
@@ -114,7 +112,7 @@ INLINE int express_gtp4_e(struct xdp_md *ctx, struct express *x, struct local_si
 	h.tos = ipv6_class(ip);
 	h.ttl = ip->hop_limit - 1;
 	x->hop = express_route4(ctx, x, h.dst, MAIN_TABLE,
-				x->length - IPV6_LEN + IPV4_LEN + express_gtpu_length(h.container),
+				x->length - IPV6_LEN + IPV4_LEN + gtpu_length(h.container),
 				express_l3(x) + IPV6_LEN);
 	if (!x->hop)
 		return NOT_TAKEN;
@@ -150,17 +148,10 @@ INLINE void *express_gpdu(struct express *x, struct udp *udp, __u32 length, void
 	return options + GTPU_OPTIONS_LEN * (optional + extended);
 }
 
-/* The QFI of a G-PDU with `container`. */
-INLINE __u32 express_qfi(__u32 container)
-{
-	return (container >> 12 & 0xf) <= 1 ? container >> 16 & 0x3f : 0;
-}
-
 /* Args.Mob.Session of a G-PDU with `container`. */
 INLINE __u64 express_put_args(__u32 container, __u32 teid)
 {
-	return args_mob(container >> 16 & 0x3f, !(container >> 12 & 0xf) && container >> 22 & 1,
-			teid);
+	return args_mob(container_qfi(container), container_rqi(container), teid);
 }
 
 INLINE int express_takes4(struct mobile *m)
@@ -202,7 +193,7 @@ INLINE int express_gtp6_d(struct xdp_md *ctx, struct express *x, struct local_si
 	    ip->hop_limit <= 1 || ld16(&udp->dst) != be16(GTPU_PORT))
 		return NOT_TAKEN;
 	inner = express_gpdu(x, udp, x->length - IPV6_LEN, end, &teid, &container);
-	if (!inner || (container >> 12 & 0xf) > 1)
+	if (!inner)
 		return NOT_TAKEN;
 	popped = inner - (void *)ip;
 	if (!express_take_pdu(x, m, inner, x->length - popped, end, &h))
@@ -254,7 +245,7 @@ INLINE int express_gtp4_d(struct xdp_md *ctx, struct express *x, struct cached *
 
 	inner = express_gpdu(x, (void *)ip + IPV4_LEN, x->length - IPV4_LEN, end, &teid,
 			     &container);
-	if (!m || !room || !inner || (container >> 12 & 0xf) > 1)
+	if (!m || !room || !inner)
 		return NOT_TAKEN;
 	popped = inner - (void *)ip;
 	if (!express_take_pdu(x, m, inner, x->length - popped, end, &h) ||

@@ -49,7 +49,8 @@ INLINE int express_onward4(struct xdp_md *ctx, struct express *x, struct express
 	ip += popped;
 	if (ip + IPV4_LEN + UDP_LEN + GTPU_LEN > packet_end(ctx))
 		return XDP_ABORTED; /* cannot be: a T-PDU follows */
-	express_write_ipv4(ip, g, x->length - popped);
+	write_ipv4_udp(ip, g->tos, g->ttl, g->src, g->dst, x->length - popped,
+		       gtpu_ports(flow_port(g->hash)));
 	st32(ip + IPV4_LEN + UDP_LEN + 4, be32(g->teid));
 	return express_cut(ctx, x, popped, TYPE_IPV4);
 }

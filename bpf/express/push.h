@@ -46,7 +46,7 @@ INLINE int express_push_srh(struct xdp_md *ctx, struct express *x, struct expres
 {
 	if (h->last || h->args)
 		return push_srh(ctx, h->list, h->srh, h->last,
-				h->args | express_hop_tags(x->hop) << SRH_TAGS_SHIFT);
+				h->args | hop_tags(x->hop) << SRH_TAGS_SHIFT);
 	return write_srh(to, (void *)(long)ctx->data_end, h->list, h->srh, 0, 0);
 }
 
@@ -80,71 +80,36 @@ INLINE int express_push6(struct xdp_md *ctx, struct express *x, struct express_i
 /* IPv4, UDP, GTP-U, with or without a container. */
 struct express_gtpu_header {
 	__u32 src, dst, teid, hash;
-	__u32 container; /* express_container */
+	__u32 container; /* container_word */
 	__u8 tos, ttl;
 	__u8 pad[2];
 };
 
-/* The PDU Session Container to push, of enum container, as a word of it; 0: none.
- * `octet` is its second one. */
-INLINE __u32 express_container(__u8 container, __u8 octet)
+/* The header of a G-PDU, with `length` octets behind UDP. Adds it to the sum. */
+INLINE int express_gpdu_header(struct xdp_md *ctx, void *gtpu, __u32 length, __u32 teid,
+			       __u32 container, __u64 *sum)
 {
-	return container ? 1 | (container == CONTAINER_UPLINK ? 0x1000 : 0) | (__u32)octet << 16
-			 : 0;
-}
-
-INLINE __u32 express_gtpu_length(__u32 container)
-{
-	return UDP_LEN + GTPU_LEN + (container ? 8 : 0);
-}
-
-/* GTP-U's header before `length` octets, its container among them; the sum. */
-INLINE __u64 express_write_gtpu(void *gtpu, __u32 length, __u32 teid, __u32 container)
-{
-	__u32 first = GTPU_VERSION1 | GTPU_G_PDU << 8 | (__u32)be16(length) << 16;
-	__u64 sum = be32(teid);
-
-	if (container) {
-		first |= GTPU_FLAG_E;
-		st32(gtpu + 8, (__u32)GTPU_EXT_CONTAINER << 24);
-		st32(gtpu + 12, container);
-		sum += ((__u64)GTPU_EXT_CONTAINER << 24) + container;
-	}
-	st32(gtpu, first);
-	st32(gtpu + 4, be32(teid));
-	return sum + first;
-}
-
-/* The words of IPv4 and UDP, and the header's sum at once. `length` is that of
- * all of it. */
-INLINE void express_write_ipv4(void *ip, struct express_gtpu_header *h, __u32 length)
-{
-	__u64 sum;
-
-	st32(ip, 0x45 | (__u32)h->tos << 8 | (__u32)be16(length) << 16);
-	st32(ip + 4, be32(IPV4_DF));
-	st32(ip + 12, h->src);
-	st32(ip + 16, h->dst);
-	sum = (__u64)ld32(ip) + be32(IPV4_DF) + (h->ttl | NH_UDP << 8) + h->src + h->dst;
-	st32(ip + 8, h->ttl | NH_UDP << 8 | (__u32)(__u16)~sum_fold(sum) << 16);
-	st32(ip + 20, be16(flow_port(h->hash)) | (__u32)be16(GTPU_PORT) << 16);
-	st32(ip + 24, be16(length - IPV4_LEN)); /* no checksum */
+	return write_gtpu(
+		gtpu, (void *)(long)ctx->data_end,
+		gtpu_first_word(container ? GTPU_FLAG_E : 0, GTPU_G_PDU, length - GTPU_LEN), teid,
+		0, container, sum);
 }
 
 INLINE int express_push_gtpu4(struct xdp_md *ctx, struct express *x, struct express_gtpu_header *h,
 			      __u32 popped)
 {
-	__u32 pushed = IPV4_LEN + express_gtpu_length(h->container),
-	      length = x->length - popped + pushed;
+	__u32 pushed = IPV4_LEN + gtpu_length(h->container), length = x->length - popped + pushed;
 	void *ip = express_push(ctx, x, popped, pushed);
+	__u64 sum = 0;
 
 	if (!ip)
 		return XDP_DROP;
-	if (ip + IPV4_LEN + UDP_LEN + GTPU_LEN + 8 > (void *)(long)ctx->data_end)
-		return XDP_ABORTED; /* cannot be: an IP packet follows */
-	express_write_ipv4(ip, h, length);
-	express_write_gtpu(ip + IPV4_LEN + UDP_LEN, length - IPV4_LEN - UDP_LEN - GTPU_LEN, h->teid,
-			   h->container);
+	if (ip + IPV4_LEN + UDP_LEN > (void *)(long)ctx->data_end)
+		return XDP_ABORTED; /* cannot be: it was pushed */
+	write_ipv4_udp(ip, h->tos, h->ttl, h->src, h->dst, length, gtpu_ports(flow_port(h->hash)));
+	if (express_gpdu_header(ctx, ip + IPV4_LEN + UDP_LEN, length - IPV4_LEN - UDP_LEN, h->teid,
+				h->container, &sum))
+		return XDP_ABORTED; /* cannot be: it was pushed */
 	return express_out(ctx, x, TYPE_IPV4);
 }
 
@@ -153,7 +118,7 @@ struct express_gtpu6_header {
 	const void *src, *dst; /* not in the packet */
 	__u64 sum; /* of the T-PDU */
 	__u32 teid, hash;
-	__u32 container; /* express_container */
+	__u32 container; /* container_word */
 	__u8 class, hop_limit;
 	__u8 pad[2];
 };
@@ -161,30 +126,29 @@ struct express_gtpu6_header {
 INLINE int express_push_gtpu6(struct xdp_md *ctx, struct express *x, struct express_gtpu6_header *h,
 			      __u32 popped)
 {
-	__u32 pushed = express_gtpu_length(h->container), length = x->length - popped + pushed;
+	__u32 pushed = gtpu_length(h->container), length = x->length - popped + pushed;
 	__u32 first = ipv6_first_word(h->class, h->hash);
 	__u32 second = ipv6_second_word(NH_UDP, h->hop_limit);
-	__u32 ports = be16(flow_port(h->hash)) | (__u32)be16(GTPU_PORT) << 16;
 	const void *src = h->src, *dst = h->dst;
 	__u64 sum;
 	void *ip;
 
 	opaque(src); /* or of the words that are copied halves would be made */
 	opaque(dst);
-	sum = h->sum + address_sum(src) + address_sum(dst) + ports;
+	sum = h->sum + address_sum(src) + address_sum(dst);
 	opaque(sum); /* these take less of the stack than what they are computed from */
 	opaque(first);
 	ip = express_push(ctx, x, popped, IPV6_LEN + pushed);
 	if (!ip)
 		return XDP_DROP;
-	if (ip + IPV6_LEN + UDP_LEN + GTPU_LEN + 8 > (void *)(long)ctx->data_end)
-		return XDP_ABORTED; /* cannot be: an IP packet follows */
+	if (ip + IPV6_LEN + UDP_LEN > (void *)(long)ctx->data_end)
+		return XDP_ABORTED; /* cannot be: it was pushed */
 	write_ipv6(ip, first, second, length, src, dst);
-	st32(ip + 40, ports);
-	sum += express_write_gtpu(ip + 48, length - UDP_LEN - GTPU_LEN, h->teid, h->container);
-	sum += (__u64)be16(length) + pseudo_tail(length, NH_UDP);
-	sum = (__u16)~sum_fold(sum);
-	st32(ip + 44, be16(length) | (sum ? sum : 0xffff) << 16);
+	if (express_gpdu_header(ctx, ip + IPV6_LEN + UDP_LEN, length - UDP_LEN, h->teid,
+				h->container, &sum))
+		return XDP_ABORTED; /* cannot be: it was pushed */
+	/* the flow label is of the hash, too */
+	write_udp6(ip + IPV6_LEN, gtpu_ports(flow_port(be32(first))), length, sum);
 	return express_out(ctx, x, TYPE_IPV6);
 }
 

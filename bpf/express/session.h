@@ -122,7 +122,7 @@ INLINE int express_rule_gtpu4(struct xdp_md *ctx, struct express *x, struct rule
 	g.src = ld32(&f->source.b[12]);
 	g.dst = ld32(&f->remote.b[12]);
 	g.teid = rule->teid;
-	g.container = express_container(rule->flags >> PDR_CONTAINER_SHIFT, rule->qfi);
+	g.container = container_word(rule->flags >> PDR_CONTAINER_SHIFT, rule->qfi);
 	g.tos = express_mark(f, class);
 	g.ttl = x->cfg->hop_limit;
 	g.hash = hash;
@@ -138,7 +138,7 @@ INLINE int express_rule_gtpu6(struct xdp_md *ctx, struct express *x, struct rule
 	h.dst = &f->remote;
 	h.sum = sum;
 	h.teid = rule->teid;
-	h.container = express_container(rule->flags >> PDR_CONTAINER_SHIFT, rule->qfi);
+	h.container = container_word(rule->flags >> PDR_CONTAINER_SHIFT, rule->qfi);
 	h.class = express_mark(f, class);
 	h.hop_limit = x->cfg->hop_limit;
 	h.hash = hash;
@@ -191,8 +191,8 @@ INLINE int express_into(struct xdp_md *ctx, struct express *x, struct pdr *entry
 {
 	struct express_ipv6_header h = { .hash = hash };
 	__u64 sum = 0;
-	__u32 pushed = express_gtpu_length(rule->flags >> PDR_CONTAINER_SHIFT) +
-		       (f->ipv4 ? IPV4_LEN : IPV6_LEN);
+	__u32 pushed =
+		gtpu_length(rule->flags >> PDR_CONTAINER_SHIFT) + (f->ipv4 ? IPV4_LEN : IPV6_LEN);
 	__u32 policy = f->index;
 	int verdict;
 
@@ -431,7 +431,7 @@ INLINE int express_session(struct xdp_md *ctx, struct express *x, __u32 index, v
 		return NOT_TAKEN;
 	x->rule = index;
 	entry = express_choose(ctx, x, head, &rule, express_inner(x), x->tunnel_length,
-			       express_qfi(container));
+			       container_qfi(container));
 	f = entry ? express_forwarding(x, entry, &rule) : 0;
 	if (!entry || !f || express_syn(ctx, x, express_inner(x)))
 		return NOT_TAKEN;

@@ -66,6 +66,13 @@ INLINE __u64 is_not_0(__u64 x)
 	return y >> 63;
 }
 
+/* 1 where a number below 2^63 is 0, without a branch: the verifier would go both ways. */
+INLINE __u64 is_0(__u64 number)
+{
+	opaque(number);
+	return (number - 1) >> 63;
+}
+
 INLINE void copy16(void *to, const void *from)
 {
 	st64(to, ld64(from));
