@@ -88,7 +88,7 @@ GLOBAL int push_frame(struct xdp_md *ctx, struct packet *p)
 	p->plan.quote_length = p->plan.keep_length;
 	p->plan.hash = payload_hash(ctx, p);
 	p->plan.hashed = 1;
-	mark(p, f);
+	p->plan.class = marked(f, p->plan.class);
 	if (f->kind == FORWARD_SRV6 || f->kind == FORWARD_POLICY)
 		return push_frame_srv6(ctx, p, f);
 	if (f->kind != FORWARD_GTPU)

@@ -109,7 +109,7 @@ INLINE int express_send_gtpu6(struct xdp_md *ctx, struct express *x, struct tunn
 	h.teid = t->teid;
 	h.class = ip->tos;
 	h.hop_limit = x->cfg->hop_limit;
-	h.sum = express_sum4(ip, x->length);
+	h.sum = vouched_sum4(ip, x->length);
 	if (!h.sum)
 		return NOT_TAKEN;
 	h.src = from;
@@ -182,8 +182,8 @@ INLINE int express_steer6(struct xdp_md *ctx, struct express *x, __u32 policy, s
 {
 	struct express_ipv6_header h = {};
 
-	if (!express_ipv6(ip, x->length, end, x->port_flags) || express_odd6(&ip->src) ||
-	    express_odd6(&ip->dst))
+	if (!express_ipv6(ip, x->length, end, x->port_flags) || is_martian_source6(&ip->src) ||
+	    is_martian_source6(&ip->dst))
 		return NOT_TAKEN;
 	h.hash = express_hash6(ip);
 	if (express_encaps(ctx, x, policy, &h, 0) == NOT_TAKEN)
@@ -413,10 +413,10 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 			return express_gtp4_d(ctx, x, to, ip, end);
 		if (kind == TARGET_CLASSES)
 			index = express_classes4(ctx, x, index, ip);
-		if (!index || express_odd4(dst))
+		if (!index || is_martian_source4(dst))
 			return NOT_TAKEN;
 	}
-	if (!express_ipv4(ip, x->length, end, x->port_flags) || express_odd4(ld32(&ip->src)))
+	if (!express_ipv4(ip, x->length, end, x->port_flags) || is_martian_source4(ld32(&ip->src)))
 		return NOT_TAKEN;
 	if (kind == TARGET_TUNNEL)
 		return express_send(ctx, x, index, ip, end);

@@ -81,20 +81,13 @@ GLOBAL int too_big(struct xdp_md *ctx, struct packet *p)
 INLINE int edit_endpoint(struct xdp_md *ctx, struct packet *p)
 {
 	struct ipv6 *ip = at(ctx, p->in.l3, IPV6_LEN);
+	struct srh *srh = p->in.srh ? at(ctx, p->in.srh, SRH_LEN) : 0;
 
-	if (!ip)
+	if (!ip || (p->in.srh && !srh))
 		return -1;
 	if (p->plan.map_checksum)
 		map_checksum(ip, (void *)(long)ctx->data_end, p->in.l3_length, &p->plan.dst);
-	copy16(&ip->dst, p->plan.push ? &p->plan.last : &p->plan.dst);
-	ip->hop_limit--;
-	if (p->in.srh) {
-		struct srh *srh = at(ctx, p->in.srh, SRH_LEN);
-
-		if (!srh)
-			return -1;
-		srh->segments_left--;
-	}
+	advance(ip, srh, p->plan.push ? &p->plan.last : &p->plan.dst);
 	return 0;
 }
 

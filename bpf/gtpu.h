@@ -17,6 +17,8 @@ INLINE int may_be_skipped(__u8 type)
 INLINE void read_container(struct packet *p, __u32 word)
 {
 	p->gtpu.has_container = 1;
+	if (container_type(word) > 1)
+		return; /* another one may have told a QFI */
 	p->gtpu.qfi = container_qfi(word);
 	p->gtpu.rqi = container_rqi(word);
 }

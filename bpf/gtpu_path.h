@@ -27,6 +27,7 @@ INLINE __u32 tunnel_of_teid(struct settings *cfg, __u32 teid)
 
 /* ---- Echo ---- */
 
+#define GTPU_RECOVERY0 be16(14 << 8) /* the information element Recovery, whose counter is 0 */
 #define ECHO_LENGTH (UDP_LEN + GTPU_LEN + GTPU_OPTIONS_LEN + 2)
 
 /* Whether the request comes from ourselves, or from nobody. */
@@ -54,34 +55,13 @@ INLINE void swap_macs(__u8 *eth)
 	st16(eth + 10, dst >> 32);
 }
 
-INLINE void echo_ipv4(struct ipv4 *ip, struct packet *p, __u8 hop_limit)
-{
-	ip->version_ihl = 0x45;
-	st16(&ip->length, be16(IPV4_LEN + ECHO_LENGTH));
-	st32(&ip->id, be32(IPV4_DF));
-	ip->ttl = hop_limit;
-	st16(&ip->checksum, 0);
-	st32(&ip->src, ld32(&p->plan.dst));
-	st32(&ip->dst, ld32(&p->plan.src));
-	st16(&ip->checksum, ~sum_fold(ipv4_sum(ip)));
-}
-
-INLINE void echo_ipv6(struct ipv6 *ip, struct packet *p, __u8 hop_limit)
-{
-	st16(&ip->payload_length, be16(ECHO_LENGTH));
-	ip->hop_limit = hop_limit;
-	copy16(&ip->src, &p->plan.dst);
-	copy16(&ip->dst, &p->plan.src);
-}
-
 /* Echo Response in place of the request. */
 GLOBAL int write_echo(struct xdp_md *ctx, struct packet *p, __u32 at_udp, __u32 hop_limit)
 {
-	__u32 ip_length, tail, udp, options;
-	struct udp *u;
-	__u8 *eth, *g;
-	__u64 sum;
-	__u16 port;
+	__u32 ip_length, tail, udp, options, ports;
+	__u64 sum = 0;
+	void *ip, *u;
+	__u8 *eth;
 
 	if (!p)
 		return -1;
@@ -98,42 +78,28 @@ GLOBAL int write_echo(struct xdp_md *ctx, struct packet *p, __u32 at_udp, __u32 
 	if (!eth || !u)
 		return -1;
 	swap_macs(eth);
-	port = ld16(&u->src);
-	st16(&u->src, be16(GTPU_PORT));
-	st16(&u->dst, port);
-	st16(&u->length, be16(ECHO_LENGTH));
-	st16(&u->checksum, 0);
-	g = (__u8 *)u + UDP_LEN;
-	g[0] = GTPU_VERSION1 | GTPU_FLAG_S;
-	g[1] = GTPU_ECHO_RESPONSE;
-	st16(g + 2, be16(6));
-	st32(g + 4, 0);
-	st16(g + 8, be16(p->gtpu.sequence));
-	st16(g + 10, 0);
-	st16(g + 12, be16(14 << 8)); /* Recovery, 0 */
+	ports = be16(GTPU_PORT) | (__u32)ld16(u) << 16;
+	if (write_gtpu(u + UDP_LEN, (void *)(long)ctx->data_end,
+		       gtpu_first_word(GTPU_FLAG_S, GTPU_ECHO_RESPONSE,
+				       ECHO_LENGTH - UDP_LEN - GTPU_LEN),
+		       0, be16(p->gtpu.sequence), 0, &sum))
+		return -1;
+	st16(u + ECHO_LENGTH - 2, GTPU_RECOVERY0);
 	if (p->in.version == 4) {
-		struct ipv4 *ip = at(ctx, p->in.l3, IPV4_LEN);
-
+		ip = at(ctx, p->in.l3, IPV4_LEN + UDP_LEN);
 		if (!ip)
 			return -1;
-		echo_ipv4(ip, p, hop_limit);
+		write_ipv4_udp(ip, ((struct ipv4 *)ip)->tos, hop_limit, ld32(&p->plan.dst),
+			       ld32(&p->plan.src), IPV4_LEN + ECHO_LENGTH, ports);
 		return 0;
 	}
-	struct ipv6 *ip = at(ctx, p->in.l3, IPV6_LEN);
-
+	write_udp6(u, ports, ECHO_LENGTH,
+		   sum + GTPU_RECOVERY0 + address_sum(&p->plan.src) + address_sum(&p->plan.dst));
+	ip = at(ctx, p->in.l3, IPV6_LEN);
 	if (!ip)
 		return -1;
-	echo_ipv6(ip, p, hop_limit);
-	u = at(ctx, udp, ECHO_LENGTH);
-	if (!u)
-		return -1;
-	g = (void *)u;
-	sum = address_sum(&p->plan.src) + address_sum(&p->plan.dst) +
-	      pseudo_tail(ECHO_LENGTH, NH_UDP);
-	sum += (__u64)ld32(g) + ld32(g + 4) + ld32(g + 8) + ld32(g + 12) + ld32(g + 16) +
-	       ld16(g + 20);
-	sum = (__u16)~sum_fold(sum);
-	st16(&u->checksum, sum ? sum : 0xffff);
+	write_ipv6(ip, ld32(ip), ipv6_second_word(NH_UDP, hop_limit), ECHO_LENGTH, &p->plan.dst,
+		   &p->plan.src);
 	return 0;
 }
 

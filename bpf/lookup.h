@@ -291,40 +291,39 @@ INLINE int is_local6(const void *address)
 /* ---- martians ----
  * Addresses that no packet has that a router sends on (RFC 1812 5.3.7, RFC 6890, RFC
  * 4291): to one, and from one. Of multicast groups only those of a link are such
- * destinations (RFC 5771 section 4, RFC 4291 section 2.7). */
+ * destinations (RFC 5771 section 4, RFC 4291 section 2.7). Mostly without branches, of which the
+ * verifier would go both ways. */
+
+INLINE int is_martian_source4(__be32 address)
+{
+	__u64 first = address & 0xff;
+
+	opaque(first);
+	return is_0(first) | is_0(first ^ 127) | (0xdf - first) >> 63 |
+	       is_0((address & 0xffff) ^ be16(0xa9fe));
+}
 
 INLINE int is_martian4(__be32 address)
 {
 	__u32 a = be32(address);
 
-	return a >> 24 == 0 || a >> 24 == 127 || a >> 16 == 0xa9fe || a >> 28 == 0xf ||
-	       a >> 8 == 0xe00000;
-}
-
-INLINE int is_martian_source4(__be32 address)
-{
-	__u32 a = be32(address);
-
-	return is_martian4(address) || a >> 28 == 0xe;
-}
-
-INLINE int is_group_of_link(const __u8 *address)
-{
-	return address[0] == 0xff && (address[1] & 0xf) <= 2;
-}
-
-INLINE int is_martian6(const void *address)
-{
-	__u64 lo = be64(ld64(address + 8));
-
-	if (is_link_local(address) || is_group_of_link(address))
-		return 1;
-	return !ld64(address) && (lo <= 1 || lo >> 32 == 0xffff); /* IPv4-mapped */
+	return a >> 28 == 0xe ? a >> 8 == 0xe00000 : is_martian_source4(address);
 }
 
 INLINE int is_martian_source6(const void *address)
 {
-	return is_martian6(address) || *(const __u8 *)address == 0xff;
+	__u64 hi = ld64(address), lo = be64(ld64(address + 8));
+	__u64 is_mapped = is_0(lo >> 32 ^ 0xffff);
+
+	return (is_0(hi >> 1 | (hi & 1)) & (is_0(lo >> 1) | is_mapped)) | is_0((hi & 0xff) ^ 0xff) |
+	       is_0((hi & be16(0xffc0)) ^ be16(0xfe80));
+}
+
+INLINE int is_martian6(const void *address)
+{
+	const __u8 *b = address;
+
+	return b[0] == 0xff ? (b[1] & 0xf) <= 2 : is_martian_source6(address);
 }
 
 #endif

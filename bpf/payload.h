@@ -40,70 +40,20 @@ GLOBAL int sum_octets(struct xdp_md *ctx, __u32 offset, __u32 length)
 	return sum_fold(sum + sum_part(ctx, offset, length));
 }
 
-/* Whether the layer-4 checksum vouches for the sum of its segment, and that
- * segment's sum then (0 stands for both zeros). */
-INLINE int vouched_sum(struct xdp_md *ctx, __u32 l4, __u32 length, __u8 protocol, __u8 version,
-		       __u64 pseudo, __u64 *sum)
-{
-	switch (protocol) {
-	case NH_TCP:
-		if (length < 20)
-			return 0;
-		break;
-	case NH_UDP: {
-		struct udp *udp = at(ctx, l4, UDP_LEN);
-
-		if (!udp || !udp->checksum || be16(udp->length) != length)
-			return 0;
-		break;
-	}
-	case NH_ICMPV6:
-		if (version != 6 || length < 4)
-			return 0;
-		break;
-	case NH_ICMP:
-		*sum = 0;
-		return version == 4 && length >= 4;
-	default:
-		return 0;
-	}
-	*sum = (__u16)~sum_fold(pseudo);
-	return 1;
-}
-
 /* The sum over the packet at `offset`, from its own checksums where they
  * vouch for it: the cost does not depend on the length. */
 INLINE __u64 payload_sum(struct xdp_md *ctx, __u32 offset, __u32 length, __u8 version)
 {
-	__u64 sum;
+	struct ipv4 *four = version == 4 ? at(ctx, offset, IPV4_LEN + UDP_LEN) : 0;
+	struct ipv6 *six = version == 6 ? at(ctx, offset, IPV6_LEN + UDP_LEN) : 0;
+	__u64 sum = 0;
 
-	if (version == 4) {
-		struct ipv4 *ip = at(ctx, offset, IPV4_LEN);
-
-		if (ip && (ip->version_ihl & 0xf) == 5 &&
-		    !(be16(ip->fragment) & IPV4_FRAGMENT_MASK)) {
-			__u64 header = ipv4_sum(ip);
-			__u64 pseudo = (__u64)ld32(&ip->src) + ld32(&ip->dst) +
-				       pseudo_tail(length - IPV4_LEN, ip->protocol);
-
-			if (vouched_sum(ctx, offset + IPV4_LEN, length - IPV4_LEN, ip->protocol, 4,
-					pseudo, &sum))
-				return header + sum;
-		}
-	} else if (version == 6) {
-		struct ipv6 *ip = at(ctx, offset, IPV6_LEN);
-
-		if (ip) {
-			__u64 addresses = address_sum(&ip->src) + address_sum(&ip->dst);
-			__u64 pseudo = addresses + pseudo_tail(length - IPV6_LEN, ip->next_header);
-			__u64 header = addresses + ld32(ip) + ld32(&ip->payload_length);
-
-			if (vouched_sum(ctx, offset + IPV6_LEN, length - IPV6_LEN, ip->next_header,
-					6, pseudo, &sum))
-				return header + sum;
-		}
-	}
-	return sum_octets(ctx, offset, length);
+	if (four && four->version_ihl == 0x45 &&
+	    !(ld16(&four->fragment) & be16(IPV4_FRAGMENT_MASK)))
+		sum = vouched_sum4(four, length);
+	if (six)
+		sum = vouched_sum6(six, length);
+	return sum ?: sum_octets(ctx, offset, length);
 }
 
 /* A local stack may have left the layer-4 checksum to the device, with only

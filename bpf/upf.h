@@ -160,9 +160,10 @@ INLINE int return_from_n6_by6(struct packet *p, struct ipv6 *ip)
 
 /* ---- out ---- */
 
-INLINE void mark(struct packet *p, struct forwarding *f)
+/* A class with the forwarding's DSCP. */
+INLINE __u8 marked(struct forwarding *f, __u8 class)
 {
-	p->plan.class = (p->plan.class & ~f->tos_mask) | (f->tos & f->tos_mask);
+	return (class & ~f->tos_mask) | (f->tos & f->tos_mask);
 }
 
 INLINE void plan_forwarding_addresses(struct packet *p, struct forwarding *f)
@@ -228,7 +229,7 @@ INLINE int push_forwarding(struct xdp_md *ctx, struct packet *p, struct settings
 		p->plan.decapsulated = 1;
 		p->plan.class = (p->plan.class & ~3) | ecn;
 	}
-	mark(p, f);
+	p->plan.class = marked(f, p->plan.class);
 	if (f->kind == FORWARD_POLICY || f->kind == FORWARD_SRV6)
 		return plan_rule_srv6(ctx, p, f);
 	plan_forwarding_addresses(p, f);
@@ -361,7 +362,7 @@ INLINE int receive_onward(struct xdp_md *ctx, struct packet *p, struct forwardin
 		quote_tpdu(p, p->gtpu.offset + p->plan.pdu_offset);
 	p->gtpu.teid = teid;
 	plan_forwarding_addresses(p, f);
-	mark(p, f);
+	p->plan.class = marked(f, p->plan.class);
 	plan_gtpu(p, f->ipv4 ? 4 : 6);
 	return CONTINUE;
 }
@@ -378,7 +379,7 @@ INLINE int receive_marked(struct xdp_md *ctx, struct packet *p, struct forwardin
 	p->plan.hash = payload_hash(ctx, p);
 	plan_rule_gpdu(p, rule);
 	plan_forwarding_addresses(p, f);
-	mark(p, f);
+	p->plan.class = marked(f, p->plan.class);
 	plan_gtpu(p, f->ipv4 ? 4 : 6);
 	return CONTINUE;
 }

@@ -48,7 +48,7 @@ GLOBAL int enter_vpn(struct xdp_md *ctx, struct packet *p)
 	p->plan.guarded = 0; /* a UE has not named the SID */
 	p->plan.decapsulated = 1;
 	p->plan.class = (p->plan.class & ~3) | ecn;
-	mark(p, f);
+	p->plan.class = marked(f, p->plan.class);
 	reason = plan_policy(ctx, p, index, 0);
 	if (reason)
 		return reason;

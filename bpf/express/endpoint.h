@@ -20,8 +20,8 @@ INLINE int express_decap4(struct xdp_md *ctx, struct express *x, struct ipv4 *in
 {
 	__u32 length = x->length - popped;
 
-	if (!express_ipv4(inner, length, end, x->port_flags) || !express_ecn(outer, inner->tos) ||
-	    express_odd4(ld32(&inner->src)) || (adj && express_odd4(ld32(&inner->dst))))
+	if (!express_ipv4(inner, length, end, x->port_flags) || !ecn_stays(outer, inner->tos) ||
+	    is_martian_source4(ld32(&inner->src)) || (adj && is_martian_source4(ld32(&inner->dst))))
 		return NOT_TAKEN;
 	x->hop = adj ? express_adjacency(adj, length)
 		     : express_route4(ctx, x, ld32(&inner->dst), table, length,
@@ -38,8 +38,8 @@ INLINE int express_decap6(struct xdp_md *ctx, struct express *x, struct ipv6 *in
 	__u32 length = x->length - popped;
 
 	if (!express_ipv6(inner, length, end, x->port_flags) ||
-	    !express_ecn(outer, ipv6_class(inner)) || express_odd6(&inner->src) ||
-	    express_odd6(&inner->dst)) /* the cache may have it for End */
+	    !ecn_stays(outer, ipv6_class(inner)) || is_martian_source6(&inner->src) ||
+	    is_martian_source6(&inner->dst)) /* the cache may have it for End */
 		return NOT_TAKEN;
 	x->hop = adj ? express_adjacency(adj, length)
 		     : express_route(ctx, x, ld64(&inner->dst), ld64(&inner->dst.b[8]), table,
@@ -92,8 +92,7 @@ INLINE int express_csid(struct xdp_md *ctx, struct express *x, struct local_sid 
 	x->hop = express_way(ctx, x, sid, next.hi, next.lo);
 	if (!x->hop)
 		return NOT_TAKEN;
-	copy16(&ip->dst, &next);
-	ip->hop_limit--;
+	advance(ip, 0, &next);
 	return express_stay(ctx, x, TYPE_IPV6);
 }
 
@@ -110,22 +109,11 @@ INLINE void *express_segment(struct express *x, struct ipv6 *ip, void *end)
 	opaque(left);
 	if (!left || left > MAX_SEGMENTS)
 		return 0;
-	if (ip->next_header != NH_ROUTING || srh->type != SRH_TYPE || left > srh->last_entry + 1u ||
-	    2 * (srh->last_entry + 1u) > srh->length ||
+	if (ip->next_header != NH_ROUTING || srh->type != SRH_TYPE || !holds_segments(srh) ||
 	    IPV6_LEN + SRH_LEN + 8u * srh->length > x->length)
 		return 0;
 	segment = (void *)srh + SRH_LEN + SEGMENT_LEN * (left - 1);
 	return segment + SEGMENT_LEN > end ? 0 : segment;
-}
-
-/* ... becomes the destination. */
-INLINE void express_advance(struct ipv6 *ip, void *segment)
-{
-	struct srh *srh = (void *)ip + IPV6_LEN;
-
-	copy16(&ip->dst, segment);
-	ip->hop_limit--;
-	srh->segments_left--;
 }
 
 /* End, End.X, End.T. */
@@ -143,7 +131,7 @@ INLINE int express_end(struct xdp_md *ctx, struct express *x, struct local_sid *
 	x->hop = express_way(ctx, x, sid, ld64(segment), ld64(segment + 8));
 	if (!x->hop)
 		return NOT_TAKEN;
-	express_advance(ip, segment);
+	advance(ip, srh, segment);
 	return express_stay(ctx, x, TYPE_IPV6);
 }
 
@@ -161,7 +149,7 @@ INLINE int express_b6(struct xdp_md *ctx, struct express *x, struct local_sid *s
 		return NOT_TAKEN;
 	h.class = ipv6_class(ip);
 	h.next_header = NH_IPV6;
-	express_advance(ip, segment);
+	advance(ip, (void *)ip + IPV6_LEN, segment);
 	return express_push6(ctx, x, &h, 0);
 }
 
@@ -179,8 +167,7 @@ INLINE int express_map(struct xdp_md *ctx, struct express *x, struct local_sid *
 	if (!x->hop)
 		return NOT_TAKEN;
 	map_checksum(ip, end, x->length, &m->target);
-	copy16(&ip->dst, &m->target);
-	ip->hop_limit--;
+	advance(ip, 0, &m->target);
 	return express_stay(ctx, x, TYPE_IPV6);
 }
 

@@ -322,24 +322,6 @@ INLINE int express_stay(struct xdp_md *ctx, struct express *x, __u16 type)
 
 /* ---- the inner packet ---- */
 
-/* Martians, and multicast groups: the journey looks closer. */
-INLINE int express_odd4(__be32 address)
-{
-	__u64 first = address & 0xff;
-
-	opaque(first);
-	return is_0(first) | is_0(first ^ 127) | (0xdf - first) >> 63 |
-	       is_0((address & 0xffff) ^ be16(0xa9fe));
-}
-
-INLINE int express_odd6(const void *address)
-{
-	__u64 hi = ld64(address);
-
-	return is_0(hi >> 1 | (hi & 1)) | is_0((hi & 0xff) ^ 0xff) |
-	       is_0((hi & be16(0xffc0)) ^ be16(0xfe80));
-}
-
 /* So much of layer 4 is there: the checksum of TCP ends here. */
 #define EXPRESS_L4 (TCP_CHECKSUM + 2)
 
@@ -369,30 +351,6 @@ INLINE int express_partial6(struct ipv6 *ip, __u32 length)
 				       pseudo_tail(length, protocol));
 }
 
-/* The sum over a packet that express_ipv4/6 let through, as its own layer-4
- * checksum vouches for it: what that covers sums to the complement of the
- * pseudo-header, whose addresses are in the IP header as well. 0: nothing
- * vouches. */
-INLINE __u64 express_vouched(__u64 header, void *l4, __u32 length, __u8 protocol)
-{
-	if (protocol == NH_UDP ? !ld16(l4 + 6) || be16(ld16(l4 + 4)) != length
-			       : protocol != NH_TCP || length < TCP_LEN)
-		return 0;
-	return header + 2ULL * 0xffff - pseudo_tail(length, protocol); /* modulo 65535 */
-}
-
-INLINE __u64 express_sum4(struct ipv4 *ip, __u32 length)
-{
-	return express_vouched((__u64)ld32(ip) + ld32(&ip->id) + ld32(&ip->ttl),
-			       (void *)ip + IPV4_LEN, length - IPV4_LEN, ip->protocol);
-}
-
-INLINE __u64 express_sum6(struct ipv6 *ip, __u32 length)
-{
-	return express_vouched((__u64)ld32(ip) + ld32(&ip->payload_length), (void *)ip + IPV6_LEN,
-			       length - IPV6_LEN, ip->next_header);
-}
-
 /* An IPv4 packet of `length` octets without options, with hops to spend, its checksum in place,
  * and some of layer 4. */
 INLINE int express_ipv4(struct ipv4 *ip, __u32 length, void *end, __u32 port_flags)
@@ -412,13 +370,6 @@ INLINE int express_ipv6(struct ipv6 *ip, __u32 length, void *end, __u32 port_fla
 	if (IPV6_LEN + be16(ld16(&ip->payload_length)) != length || length < IPV6_LEN + EXPRESS_L4)
 		return 0;
 	return !(port_flags & PORT_PARTIAL_CHECKSUM) || !express_partial6(ip, length - IPV6_LEN);
-}
-
-/* Whether decapsulation leaves the inner congestion mark as it is (RFC 6040):
- * it does for two more pairs, which nobody sends. */
-INLINE int express_ecn(__u8 outer, __u8 inner)
-{
-	return !(outer & 3) || !((outer ^ inner) & 3);
 }
 
 #endif

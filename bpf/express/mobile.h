@@ -43,7 +43,7 @@ INLINE int express_gtp6_e(struct xdp_md *ctx, struct express *x, struct local_si
 	if (!m || !room || ip->next_header != NH_ROUTING ||
 	    (void *)srh + SRH_LEN + SEGMENT_LEN > end || ld16(&srh->type) != (SRH_TYPE | 1 << 8) ||
 	    ip->hop_limit <= 1 || /* Segments Left 1 */
-	    2 * (srh->last_entry + 1u) > srh->length)
+	    !holds_segments(srh))
 		return NOT_TAKEN;
 	skip = srh->length;
 	opaque(skip);
@@ -55,10 +55,10 @@ INLINE int express_gtp6_e(struct xdp_md *ctx, struct express *x, struct local_si
 	length = x->length - popped;
 	if (srh->next_header == NH_IPV4 && express_ipv4(inner, length, end, x->port_flags)) {
 		h.hash = express_hash4(inner);
-		h.sum = express_sum4(inner, length);
+		h.sum = vouched_sum4(inner, length);
 	} else if (srh->next_header == NH_IPV6 && express_ipv6(inner, length, end, x->port_flags)) {
 		h.hash = express_hash6(inner);
-		h.sum = express_sum6(inner, length);
+		h.sum = vouched_sum6(inner, length);
 	}
 	if (!h.sum)
 		return NOT_TAKEN;

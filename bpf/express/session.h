@@ -80,14 +80,14 @@ INLINE int express_source4(struct pdr *rule, struct ipv4 *ip)
 {
 	if (rule->flags & (PDR_SOURCE4 | PDR_SOURCE6))
 		return rule->flags & PDR_SOURCE4 && ld32(&ip->src) == rule->source4;
-	return !express_odd4(ld32(&ip->src));
+	return !is_martian_source4(ld32(&ip->src));
 }
 
 INLINE int express_source6(struct pdr *rule, struct ipv6 *ip)
 {
 	if (rule->flags & (PDR_SOURCE4 | PDR_SOURCE6))
 		return rule->flags & PDR_SOURCE6 && ld64(&ip->src) == rule->source6;
-	return !express_odd6(&ip->src);
+	return !is_martian_source6(&ip->src);
 }
 
 /* What might be GTP-U in GTP-U is for the journey to see. */
@@ -109,11 +109,6 @@ INLINE int express_syn(struct xdp_md *ctx, struct express *x, __u32 l3)
 
 /* ---- into a tunnel ---- */
 
-INLINE __u8 express_mark(struct forwarding *f, __u8 class)
-{
-	return (class & ~f->tos_mask) | (f->tos & f->tos_mask);
-}
-
 INLINE int express_rule_gtpu4(struct xdp_md *ctx, struct express *x, struct rule *rule,
 			      struct forwarding *f, __u8 class, __u32 hash, __u32 kept)
 {
@@ -123,7 +118,7 @@ INLINE int express_rule_gtpu4(struct xdp_md *ctx, struct express *x, struct rule
 	g.dst = ld32(&f->remote.b[12]);
 	g.teid = rule->teid;
 	g.container = container_word(rule->flags >> PDR_CONTAINER_SHIFT, rule->qfi);
-	g.tos = express_mark(f, class);
+	g.tos = marked(f, class);
 	g.ttl = x->cfg->hop_limit;
 	g.hash = hash;
 	return express_push_gtpu4(ctx, x, &g, x->length - kept);
@@ -139,7 +134,7 @@ INLINE int express_rule_gtpu6(struct xdp_md *ctx, struct express *x, struct rule
 	h.sum = sum;
 	h.teid = rule->teid;
 	h.container = container_word(rule->flags >> PDR_CONTAINER_SHIFT, rule->qfi);
-	h.class = express_mark(f, class);
+	h.class = marked(f, class);
 	h.hop_limit = x->cfg->hop_limit;
 	h.hash = hash;
 	return express_push_gtpu6(ctx, x, &h, x->length - kept);
@@ -153,7 +148,7 @@ INLINE int express_rule_srv6(struct xdp_md *ctx, struct express *x, struct rule 
 	if (f->kind != FORWARD_VPN)
 		h->args = srh_args(args_mob(rule->qfi & 0x3f, rule->qfi >> 6 & 1, rule->teid),
 				   f->args_at);
-	h->class = express_mark(f, class);
+	h->class = marked(f, class);
 	h->next_header = next_header;
 	return express_push6(ctx, x, h, x->length - kept);
 }
@@ -206,7 +201,7 @@ INLINE int express_into(struct xdp_md *ctx, struct express *x, struct pdr *entry
 	} else if (f->kind == FORWARD_GTPU) {
 		x->hop = express_shared(f->adjacency, hash, kept + pushed);
 		if (!f->ipv4)
-			sum = version == 4 ? express_sum4(ip, kept) : express_sum6(ip, kept);
+			sum = version == 4 ? vouched_sum4(ip, kept) : vouched_sum6(ip, kept);
 		if (!x->hop || (!f->ipv4 && !sum))
 			return NOT_TAKEN;
 	} else {
@@ -250,11 +245,11 @@ GLOBAL int express_send_rule(struct xdp_md *ctx, __u32 index, __u32 where, __u32
 		return NOT_TAKEN;
 	x.port_flags = port_flags;
 	x.length = l3 - express_l3(&x) + kept;
-	if (express_ipv4(ip, kept, end, port_flags) && !express_odd4(ld32(&ip->src))) {
+	if (express_ipv4(ip, kept, end, port_flags) && !is_martian_source4(ld32(&ip->src))) {
 		version = 4;
 		class = ip->tos;
 		hash = express_hash4(ip);
-	} else if (express_ipv6(six, kept, end, port_flags) && !express_odd6(&six->src)) {
+	} else if (express_ipv6(six, kept, end, port_flags) && !is_martian_source6(&six->src)) {
 		version = 6;
 		class = ipv6_class(six);
 		hash = express_hash6(six);
@@ -316,7 +311,7 @@ INLINE __u32 express_inner(struct express *x)
 INLINE int express_is_pushed(struct forwarding *f, __u8 outer, __u8 inner)
 {
 	return f->kind == FORWARD_SRV6 || f->kind == FORWARD_POLICY ||
-	       (f->kind == FORWARD_VPN && express_ecn(outer, inner));
+	       (f->kind == FORWARD_VPN && ecn_stays(outer, inner));
 }
 
 /* To a destination that an earlier packet found free for UEs to reach, or into
@@ -335,7 +330,7 @@ INLINE int express_from_ue4(struct xdp_md *ctx, struct express *x, struct pdr *e
 			       : express_send_rule(ctx, x->rule,
 						   sought_at(express_inner(x), length), 0,
 						   x->port_flags);
-	if (f->kind != FORWARD_TABLE || f->internal || !express_ecn(outer, inner->tos))
+	if (f->kind != FORWARD_TABLE || f->internal || !ecn_stays(outer, inner->tos))
 		return NOT_TAKEN;
 	which = x->cfg->nats ? nat_of_ue(ld32(&inner->src)) : 0;
 	if (which)
@@ -365,7 +360,7 @@ INLINE int express_from_ue6(struct xdp_md *ctx, struct express *x, struct pdr *e
 			       : express_send_rule(ctx, x->rule,
 						   sought_at(express_inner(x), length), 0,
 						   x->port_flags);
-	if (f->kind != FORWARD_TABLE || f->internal || !express_ecn(outer, ipv6_class(inner)))
+	if (f->kind != FORWARD_TABLE || f->internal || !ecn_stays(outer, ipv6_class(inner)))
 		return NOT_TAKEN;
 	x->hop = express_route(ctx, x, ld64(&inner->dst), ld64(&inner->dst.b[8]),
 			       f->index | CACHE_GUARDED, length, express_inner(x));
@@ -402,7 +397,7 @@ INLINE int express_session_onward(struct xdp_md *ctx, struct express *x, struct 
 	g.src = ld32(&f->source.b[12]);
 	g.dst = ld32(&f->remote.b[12]);
 	g.teid = rule->teid;
-	g.tos = express_mark(f, express_class(x, ip));
+	g.tos = marked(f, express_class(x, ip));
 	g.ttl = express_hops(x, ip) - 1;
 	return express_onward4(ctx, x, &g, ip);
 }
@@ -498,10 +493,10 @@ INLINE int express_sid_sessions(struct xdp_md *ctx, struct express *x, struct lo
 	__u32 index = 0;
 
 	if (ip->next_header == NH_IPV6 && (void *)inner6 + IPV6_LEN <= end &&
-	    express_ecn(ipv6_class(ip), ipv6_class(inner6)))
+	    ecn_stays(ipv6_class(ip), ipv6_class(inner6)))
 		index = express_at_sid(sid, ip, 1, ld64(&inner6->src), ld64(&inner6->dst));
 	if (ip->next_header == NH_IPV4 && (void *)inner4 + IPV4_LEN <= end &&
-	    express_ecn(ipv6_class(ip), inner4->tos))
+	    ecn_stays(ipv6_class(ip), inner4->tos))
 		index = express_at_sid(sid, ip, 0, ld32(&inner4->src), ld32(&inner4->dst));
 	return index ? express_send_rule(ctx, index,
 					 sought_at(express_l3(x) + IPV6_LEN, x->length - IPV6_LEN),

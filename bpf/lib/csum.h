@@ -66,6 +66,42 @@ INLINE __u64 pseudo_tail(__u32 length, __u8 protocol)
 	return (__u64)be16(length) + ((__u64)protocol << 8);
 }
 
+/* Whether a checksum of layer 4 vouches for the sum over it: it has one, and all of it. At least
+ * UDP_LEN octets are there. */
+INLINE int vouches(const void *l4, __u32 length, __u8 protocol, __u8 icmp)
+{
+	if (protocol == NH_UDP)
+		return ld16(l4 + 6) && be16(ld16(l4 + 4)) == length;
+	return protocol == NH_TCP ? length >= TCP_LEN : protocol == icmp && length >= ICMP_LEN;
+}
+
+/* The sum over a packet, whose IP header sums to `header` without the addresses: what layer 4's
+ * checksum covers sums to the complement of the pseudo-header, which has them as well. */
+INLINE __u64 vouched_sum(__u64 header, __u32 length, __u8 protocol)
+{
+	return header + 2ULL * 0xffff - pseudo_tail(length, protocol); /* modulo 65535 */
+}
+
+/* Of an IPv4 packet without options, which is no fragment. What ICMP's covers sums to 0. 0: nothing
+ * vouches. */
+INLINE __u64 vouched_sum4(const struct ipv4 *ip, __u32 length)
+{
+	if (!vouches((void *)ip + IPV4_LEN, length - IPV4_LEN, ip->protocol, NH_ICMP))
+		return 0;
+	if (ip->protocol == NH_ICMP)
+		return ipv4_sum(ip);
+	return vouched_sum((__u64)ld32(ip) + ld32(&ip->id) + ld32(&ip->ttl), length - IPV4_LEN,
+			   ip->protocol);
+}
+
+INLINE __u64 vouched_sum6(const struct ipv6 *ip, __u32 length)
+{
+	if (!vouches((void *)ip + IPV6_LEN, length - IPV6_LEN, ip->next_header, NH_ICMPV6))
+		return 0;
+	return vouched_sum((__u64)ld32(ip) + ld32(&ip->payload_length), length - IPV6_LEN,
+			   ip->next_header);
+}
+
 /* IPv4: TTL and TOS change with the header checksum. The word that TTL is the
  * first octet of becomes less by one: equation 3 is an addition of one. */
 INLINE void ipv4_spend(struct ipv4 *ip)
@@ -103,6 +139,12 @@ INLINE int ecn_decapsulate(__u8 outer, __u8 inner)
 	if (outer == 1 && inner == 2)
 		return 1;
 	return inner;
+}
+
+/* Whether that is what it was. */
+INLINE int ecn_stays(__u8 outer, __u8 inner)
+{
+	return ecn_decapsulate(outer, inner) == (inner & 3);
 }
 
 #endif

@@ -138,6 +138,24 @@ INLINE int bad_segments_left(struct packet *p)
 	return parameter_problem(p, REASON_SEGMENTS_LEFT, 0, p->in.srh + 3);
 }
 
+/* Whether the SRH has the segments that it says it has. */
+INLINE int holds_segments(struct srh *srh)
+{
+	__u32 n = srh->last_entry + 1u;
+
+	return 2 * n <= srh->length && srh->segments_left <= n;
+}
+
+/* The packet goes on to another address: one hop less, and one segment of the SRH, if that is not
+ * NULL. */
+INLINE void advance(struct ipv6 *ip, struct srh *srh, const void *to)
+{
+	copy16(&ip->dst, to);
+	ip->hop_limit--;
+	if (srh)
+		srh->segments_left--;
+}
+
 /* Before Segments Left is counted down (RFC 8754 section 4.3.1.1); then p->plan.dst
  * is the next segment. CONTINUE, or a reason. */
 INLINE int next_segment(struct xdp_md *ctx, struct packet *p)
@@ -147,8 +165,7 @@ INLINE int next_segment(struct xdp_md *ctx, struct packet *p)
 
 	if (!srh)
 		return REASON_SRH_MALFORMED;
-	if (2 * ((__u32)srh->last_entry + 1) > srh->length ||
-	    srh->segments_left > (__u32)srh->last_entry + 1)
+	if (!holds_segments(srh))
 		return bad_segments_left(p);
 	segment = at(ctx, p->in.srh + SRH_LEN + SEGMENT_LEN * (__u32)(__u8)(srh->segments_left - 1),
 		     SEGMENT_LEN);
