@@ -293,20 +293,24 @@ INLINE int express_destination6(struct xdp_md *ctx, struct express *x, struct ip
 	return to->kind == TARGET_POLICY ? express_steer6(ctx, x, to->index, ip, end) : NOT_TAKEN;
 }
 
-/* End.DX4, DX6, DT4, DT6, DT46. */
+/* End.DX2, DX4, DX6, DT4, DT6, DT46. */
 INLINE int express_end_d(struct xdp_md *ctx, struct express *x, struct local_sid *sid,
 			 __u32 counter, struct ipv6 *ip, void *end)
 {
-	void *inner = (void *)ip + IPV6_LEN;
-	__u32 adj = sid->adjacency, table = adj ? 0 : sid->table;
+	__u8 type = 0, class = ipv6_class(ip);
+	void *inner = express_upper(x, ip, end, &type);
+	__u32 adj = sid->adjacency, table = adj ? 0 : sid->table, popped = inner - (void *)ip;
 
-	if (!takes(sid, ip->next_header))
+	if (!inner || !takes(sid, type))
 		return NOT_TAKEN;
+	opaque(popped);
 	if (sid->flags & SID_SESSIONS)
-		return express_sid_sessions(ctx, x, sid, counter, ip, end);
-	if (ip->next_header == NH_IPV4)
-		return express_decap4(ctx, x, inner, end, ipv6_class(ip), IPV6_LEN, adj, table);
-	return express_decap6(ctx, x, inner, end, ipv6_class(ip), IPV6_LEN, adj, table);
+		return express_sid_sessions(ctx, x, sid, counter, ip, inner, type, end);
+	if (type == NH_IPV4)
+		return express_decap4(ctx, x, inner, end, class, popped, adj, table);
+	if (type == NH_IPV6)
+		return express_decap6(ctx, x, inner, end, class, popped, adj, table);
+	return express_decap_frame(ctx, x, popped, adj);
 }
 
 INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip, void *end)
@@ -339,15 +343,13 @@ INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip
 	case END_X:
 	case END_T:
 		return express_end(ctx, x, sid, ip, end);
+	case END_DX2:
 	case END_DX4:
 	case END_DX6:
 	case END_DT4:
 	case END_DT6:
 	case END_DT46:
 		return express_end_d(ctx, x, sid, index, ip, end);
-	case END_DX2:
-		return ip->next_header == NH_ETHERNET ? express_decap_frame(ctx, x, sid->adjacency)
-						      : NOT_TAKEN;
 	case END_M_GTP4_E:
 		return express_gtp4_e(ctx, x, sid, ip, end);
 	case END_M_GTP6_E:

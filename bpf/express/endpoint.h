@@ -5,6 +5,22 @@
 
 #include "push.h"
 
+/* ---- the end of the path ---- */
+
+/* What comes behind the IPv6 header, or behind the one SRH whose segments are used up: its type, and
+ * where it starts. NULL: the journey looks for it. */
+INLINE void *express_upper(struct express *x, struct ipv6 *ip, void *end, __u8 *type)
+{
+	struct srh *srh = (void *)ip + IPV6_LEN;
+	__u64 is_srh = express_bit(x, ip->next_header == NH_ROUTING), octets;
+
+	if ((void *)srh + SRH_LEN > end || is_srh * (ld16(&srh->type) ^ SRH_TYPE))
+		return 0;
+	octets = IPV6_LEN + is_srh * (SRH_LEN + 8ull * srh->length);
+	*type = ip->next_header + is_srh * (srh->next_header - ip->next_header);
+	return octets > x->length ? 0 : (void *)ip + octets;
+}
+
 /* ---- decapsulation ---- */
 
 /* The first `popped` octets of layer 3 go. */
@@ -50,11 +66,11 @@ INLINE int express_decap6(struct xdp_md *ctx, struct express *x, struct ipv6 *in
 	return express_cut(ctx, x, popped, TYPE_IPV6);
 }
 
-/* The Ethernet frame behind the IPv6 header leaves as it is (End.DX2). What was behind the packet is
+/* The Ethernet frame behind `popped` octets leaves as it is (End.DX2). What was behind the packet is
  * cut: nothing would tell the frame's receiver that it is padding. */
-INLINE int express_decap_frame(struct xdp_md *ctx, struct express *x, __u32 adj)
+INLINE int express_decap_frame(struct xdp_md *ctx, struct express *x, __u32 popped, __u32 adj)
 {
-	__u32 frame = x->length - IPV6_LEN;
+	__u32 frame = x->length - popped;
 	int behind = express_received(x) - express_l3(x) - x->length, verdict;
 
 	if (frame < ETH_LEN)
@@ -63,7 +79,7 @@ INLINE int express_decap_frame(struct xdp_md *ctx, struct express *x, __u32 adj)
 	if (!x->hop || x->hop->tags)
 		return NOT_TAKEN;
 	if ((behind && bpf_xdp_adjust_tail(ctx, -behind)) ||
-	    bpf_xdp_adjust_head(ctx, express_l3(x) + IPV6_LEN))
+	    bpf_xdp_adjust_head(ctx, express_l3(x) + popped))
 		return XDP_ABORTED; /* cannot be: it only shrinks */
 	verdict = express_leave(x);
 	x->port_flags &= ~EXPRESS_PADDED; /* there is nothing more to cut */

@@ -86,20 +86,22 @@ INLINE int express_gtp4_e(struct xdp_md *ctx, struct express *x, struct local_si
 {
 	struct mobile *m = bpf_map_lookup_elem(&mobile, &sid->mobile);
 	struct express_gtpu_header h = {};
-	void *inner = (void *)ip + IPV6_LEN;
 	struct gtp4 to;
+	__u8 type = 0;
+	void *inner = express_upper(x, ip, end, &type);
+	__u32 popped = inner - (void *)ip, length;
 
-	if (!m || ip->hop_limit <= 1)
+	if (!m || !inner || ip->hop_limit <= 1)
 		return NOT_TAKEN;
-	if (ip->next_header == NH_IPV4 &&
-	    express_ipv4(inner, x->length - IPV6_LEN, end, x->port_flags))
+	opaque(popped);
+	length = x->length - popped;
+	if (type == NH_IPV4 && express_ipv4(inner, length, end, x->port_flags))
 		h.hash = express_hash4(inner);
-	else if (ip->next_header == NH_IPV6 &&
-		 express_ipv6(inner, x->length - IPV6_LEN, end, x->port_flags))
+	else if (type == NH_IPV6 && express_ipv6(inner, length, end, x->port_flags))
 		h.hash = express_hash6(inner);
 	else
 		return NOT_TAKEN;
-	if (express_gateway_syn(ctx, x, express_l3(x) + IPV6_LEN))
+	if (express_gateway_syn(ctx, x, express_l3(x) + popped))
 		return NOT_TAKEN;
 	to = read_gtp4(sid, m, ip);
 	h.dst = to.dst;
@@ -112,11 +114,11 @@ INLINE int express_gtp4_e(struct xdp_md *ctx, struct express *x, struct local_si
 	h.tos = ipv6_class(ip);
 	h.ttl = ip->hop_limit - 1;
 	x->hop = express_route4(ctx, x, h.dst, MAIN_TABLE,
-				x->length - IPV6_LEN + IPV4_LEN + gtpu_length(h.container),
-				express_l3(x) + IPV6_LEN);
+				length + IPV4_LEN + gtpu_length(h.container),
+				express_l3(x) + popped);
 	if (!x->hop)
 		return NOT_TAKEN;
-	return express_push_gtpu4(ctx, x, &h, IPV6_LEN);
+	return express_push_gtpu4(ctx, x, &h, popped);
 }
 
 /* ---- GTP-U to SRv6 ---- */

@@ -484,22 +484,22 @@ INLINE __u32 express_at_sid(struct local_sid *sid, struct ipv6 *ip, __u32 six, _
 	return index && !pdr_at_sid(sid->slice, AT_SID_SOURCE4 + six, src) ? index : 0;
 }
 
-/* Out of an SRv6 tunnel of a slice, to its UEs. */
+/* What comes out of an SRv6 tunnel of a slice, to its UEs. */
 INLINE int express_sid_sessions(struct xdp_md *ctx, struct express *x, struct local_sid *sid,
-				__u32 counter, struct ipv6 *ip, void *end)
+				__u32 counter, struct ipv6 *ip, void *inner, __u8 type, void *end)
 {
-	struct ipv4 *inner4 = (void *)ip + IPV6_LEN;
-	struct ipv6 *inner6 = (void *)ip + IPV6_LEN;
-	__u32 index = 0;
+	__u32 popped = inner - (void *)ip, index = 0;
+	struct ipv4 *four = inner;
+	struct ipv6 *six = inner;
 
-	if (ip->next_header == NH_IPV6 && (void *)inner6 + IPV6_LEN <= end &&
-	    ecn_stays(ipv6_class(ip), ipv6_class(inner6)))
-		index = express_at_sid(sid, ip, 1, ld64(&inner6->src), ld64(&inner6->dst));
-	if (ip->next_header == NH_IPV4 && (void *)inner4 + IPV4_LEN <= end &&
-	    ecn_stays(ipv6_class(ip), inner4->tos))
-		index = express_at_sid(sid, ip, 0, ld32(&inner4->src), ld32(&inner4->dst));
+	opaque(popped);
+	if (type == NH_IPV6 && inner + IPV6_LEN <= end &&
+	    ecn_stays(ipv6_class(ip), ipv6_class(six)))
+		index = express_at_sid(sid, ip, 1, ld64(&six->src), ld64(&six->dst));
+	if (type == NH_IPV4 && inner + IPV4_LEN <= end && ecn_stays(ipv6_class(ip), four->tos))
+		index = express_at_sid(sid, ip, 0, ld32(&four->src), ld32(&four->dst));
 	return index ? express_send_rule(ctx, index,
-					 sought_at(express_l3(x) + IPV6_LEN, x->length - IPV6_LEN),
+					 sought_at(express_l3(x) + popped, x->length - popped),
 					 counter, x->port_flags)
 		     : NOT_TAKEN;
 }

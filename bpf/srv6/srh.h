@@ -7,6 +7,11 @@
 
 #define MAX_EXTENSIONS 4
 
+INLINE int is_extension(__u8 type)
+{
+	return type == NH_ROUTING || type == NH_DESTINATION || type == NH_HOP_BY_HOP;
+}
+
 /* Walks from the IPv6 header at p->in.l3 to the upper layer, or, where the
  * behaviour switches by it, to an SRH with segments left. CONTINUE, or a
  * reason. */
@@ -28,7 +33,7 @@ GLOBAL int walk_extensions(struct xdp_md *ctx, struct packet *p, __u32 stop_at_s
 	for (i = 0; i <= MAX_EXTENSIONS; i++) {
 		struct srh *header;
 
-		if (next != NH_HOP_BY_HOP && next != NH_DESTINATION && next != NH_ROUTING) {
+		if (!is_extension(next)) {
 			p->in.upper = offset;
 			p->in.upper_type = next;
 			return CONTINUE;
@@ -61,32 +66,6 @@ GLOBAL int walk_extensions(struct xdp_md *ctx, struct packet *p, __u32 stop_at_s
 	return REASON_EXTENSION_CHAIN;
 }
 
-INLINE int is_extension(__u8 type)
-{
-	return type == NH_ROUTING || type == NH_DESTINATION || type == NH_HOP_BY_HOP;
-}
-
-/* Almost every SRH is the one extension header. */
-INLINE int lone_srh(struct xdp_md *ctx, struct packet *p, int stop_at_srh)
-{
-	__u32 offset = p->in.l3 + IPV6_LEN, length;
-	struct srh *srh = at(ctx, offset, SRH_LEN);
-
-	if (!srh || srh->type != SRH_TYPE)
-		return 0;
-	length = SRH_LEN + 8 * (__u32)srh->length;
-	if (IPV6_LEN + length > p->in.l3_length)
-		return 0;
-	if (!(stop_at_srh && srh->segments_left) && is_extension(srh->next_header))
-		return 0;
-	p->in.srh = offset;
-	p->in.srh_link = p->in.l3 + 6;
-	p->in.segments_left = srh->segments_left;
-	p->in.upper = offset + length;
-	p->in.upper_type = srh->next_header;
-	return 1;
-}
-
 /* The upper layer, or the SRH, of the packet at p->in.l3. */
 INLINE int find_upper(struct xdp_md *ctx, struct packet *p, __u8 next_header, int stop_at_srh)
 {
@@ -94,12 +73,7 @@ INLINE int find_upper(struct xdp_md *ctx, struct packet *p, __u8 next_header, in
 	p->in.segments_left = 0;
 	p->in.upper = p->in.l3 + IPV6_LEN;
 	p->in.upper_type = next_header;
-	if (next_header == NH_ROUTING)
-		return lone_srh(ctx, p, stop_at_srh) ? CONTINUE
-						     : walk_extensions(ctx, p, stop_at_srh);
-	if (next_header == NH_DESTINATION || next_header == NH_HOP_BY_HOP)
-		return walk_extensions(ctx, p, stop_at_srh);
-	return CONTINUE;
+	return is_extension(next_header) ? walk_extensions(ctx, p, stop_at_srh) : CONTINUE;
 }
 
 /* Takes the SRH at `srh` out of the packet at `l3`. Its length, or -1. */
