@@ -51,6 +51,8 @@ func (f Function) shapes() []Function {
 			endDestinations(f.Name+"@"+suffixRoutes, 21, fewDestinations, first, f.Size),
 			endDestinations(f.Name+"@"+suffixMany, 22, manyDestinations, first, f.Size),
 		}
+	case "end_dt46", "end_m_gtp4_e":
+		return []Function{f.variant(suffixSRH, f.Port).behindSRH()}
 	case "end_dt6":
 		return []Function{endDestinations(f.Name+"@"+suffixMany, 23, manyDestinations, Addr("2001:db8:6600::"), f.Size)}
 	case "h_encaps":
@@ -73,6 +75,7 @@ const (
 	suffixLong     = "9000"
 	suffixPadded   = "padded"
 	suffixSequence = "sequence"
+	suffixSRH      = "srh"
 	suffixIPv6     = "ipv6"
 	suffixOutside  = "outside"
 	suffixTrace    = "trace"
@@ -241,6 +244,18 @@ func (f Function) numbered(at int) Function {
 	return f
 }
 
+// behindSRH is the function with frames that have an SRH, which has no segments left, behind the IPv6 header.
+func (f Function) behindSRH() Function {
+	const at, routing, length = rig.LenEthernet + rig.LenIPv6, 43, 24
+	ip := f.Data[rig.LenEthernet:at]
+	srh := append([]byte{ip[6], length/8 - 1, 4, 0, 0, 0, 0, 0}, ip[24:40]...)
+	f.Data = slices.Insert(slices.Clone(f.Data), at, srh...)
+	ip = f.Data[rig.LenEthernet:at]
+	ip[6] = routing
+	binary.BigEndian.PutUint16(ip[4:], binary.BigEndian.Uint16(ip[4:])+length)
+	return f
+}
+
 // IsVariant says whether a function is NAME@SUFFIX.
 func (f Function) IsVariant() bool { return strings.Contains(f.Name, "@") }
 
@@ -254,6 +269,7 @@ var suffixes = map[string]title{
 	suffixLong:     {"MTU 9000", "on a port with an MTU of 9000"},
 	suffixPadded:   {"padded", "in frames with padding behind the packet"},
 	suffixSequence: {"sequence number", "in G-PDUs with a sequence number"},
+	suffixSRH:      {"SRH", "behind an SRH without segments left, as H.Encaps of Linux sends"},
 	suffixIPv6:     {"IPv6", "with GTP-U over IPv6"},
 	suffixOutside:  {"outside of pools", "for UEs outside of the pools"},
 	suffixTrace:    {"traced", "while a trace runs that matches nothing"},
