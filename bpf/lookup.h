@@ -312,10 +312,9 @@ INLINE int is_martian4(__be32 address)
 
 INLINE int is_martian_source6(const void *address)
 {
-	__u64 hi = ld64(address), lo = be64(ld64(address + 8));
-	__u64 is_mapped = is_0(lo >> 32 ^ 0xffff);
+	__u64 hi = ld64(address); /* nobody has an address in ::/64: ::1, IPv4 in IPv6 */
 
-	return (is_0(hi >> 1 | (hi & 1)) & (is_0(lo >> 1) | is_mapped)) | is_0((hi & 0xff) ^ 0xff) |
+	return is_0(hi >> 1 | (hi & 1)) | is_0((hi & 0xff) ^ 0xff) |
 	       is_0((hi & be16(0xffc0)) ^ be16(0xfe80));
 }
 

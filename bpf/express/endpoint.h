@@ -11,14 +11,17 @@
  * where it starts. NULL: the journey looks for it. */
 INLINE void *express_upper(struct express *x, struct ipv6 *ip, void *end, __u8 *type)
 {
-	struct srh *srh = (void *)ip + IPV6_LEN;
-	__u64 is_srh = express_bit(x, ip->next_header == NH_ROUTING), octets;
+	__u64 mask = -express_bit(x, ip->next_header == NH_ROUTING), word, octets;
+	void *srh = (void *)ip + IPV6_LEN;
 
-	if ((void *)srh + SRH_LEN > end || is_srh * (ld16(&srh->type) ^ SRH_TYPE))
+	if (srh + SRH_LEN > end)
 		return 0;
-	octets = IPV6_LEN + is_srh * (SRH_LEN + 8ull * srh->length);
-	*type = ip->next_header + is_srh * (srh->next_header - ip->next_header);
-	return octets > x->length ? 0 : (void *)ip + octets;
+	word = ld64(srh) & mask; /* next header, length, type, Segments Left; 0: no SRH */
+	octets = IPV6_LEN + (mask & SRH_LEN) + 8 * (word >> 8 & 0xff);
+	if ((word >> 16 & 0xffff) != (mask & SRH_TYPE) || octets > x->length)
+		return 0;
+	*type = (ip->next_header & ~mask) | (word & 0xff);
+	return (void *)ip + octets;
 }
 
 /* ---- decapsulation ---- */

@@ -57,9 +57,9 @@ INLINE __u8 tagged_message(__u16 tag)
 /* LOC:FUNC of a translated prefix, the IPv4 destination, and the arguments (section 6.6). */
 INLINE struct u128 gtp4_sid(struct mobile *m, __be32 dst, __u64 args)
 {
-	struct u128 v = place128(ld128(&m->target), be32(dst), m->target_length & 127, 32);
+	struct u128 carried = { (__u64)be32(dst) << 32 | args >> 8, args << 56 };
 
-	return place128(v, args, (m->target_length + 32) & 127, ARGS_MOB_BITS);
+	return or128(ld128(&m->target), shr128(carried, m->target_length & 127));
 }
 
 /* The IPv4 source in the IPv6 one. */
@@ -78,10 +78,12 @@ struct gtp4 {
 
 INLINE struct gtp4 read_gtp4(struct local_sid *sid, struct mobile *m, struct ipv6 *ip)
 {
+	struct u128 carried = shl128(ld128(&ip->dst), sid->length & 127);
+
 	return (struct gtp4){
 		.src = be32(bits128(ld128(&ip->src), m->source_length & 127, 32)),
-		.dst = be32(bits128(ld128(&ip->dst), sid->length & 127, 32)),
-		.args = args_mob_read(&ip->dst, sid->length + 32u),
+		.dst = be32(carried.hi >> 32),
+		.args = (carried.hi & 0xffffffff) << 8 | carried.lo >> 56,
 	};
 }
 

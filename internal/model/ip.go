@@ -323,8 +323,7 @@ func nobody(a netip.Addr) bool {
 // (RFC 1812 section 5.3.7, RFC 6890, RFC 4291).
 var unroutable = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"),
-	netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("::/127"), netip.MustParsePrefix("fe80::/10"),
-	netip.MustParsePrefix("::ffff:0:0/96"),
+	netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("::/64"), netip.MustParsePrefix("fe80::/10"),
 }
 
 // ofLink are groups whose packets no router sends on (RFC 5771 section 4, RFC 4291 section 2.7).
