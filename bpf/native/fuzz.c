@@ -450,6 +450,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		run_pods(&in, disturbed);
 	else
 		run_twice(&in, disturbed);
+	check_walk(&in, disturbed);
 	return 0;
 }
 

@@ -30,6 +30,7 @@
 #define CLASSIFIERS 4
 #define WAYS (3 * CLASS_COLUMNS)
 #define CLASSES 4
+#define TRIE_BLOCKS 80 /* more than make_trie needs */
 
 /* Links of Ethernet sessions: without a tag, and VLAN 100. */
 #define LINK (3u << 12)
@@ -88,7 +89,7 @@ static void make_maps(void)
 	MAKE_MAP(lookup_cache, CACHE_SLOTS);
 	MAKE_MAP(cached_route, CACHE_SLOTS);
 	MAKE_MAP(trie_root, TRIE_ROOTS);
-	MAKE_MAP(trie_block, 1);
+	MAKE_MAP(trie_block, TRIE_BLOCKS);
 	MAKE_MAP(tunnel, TUNNELS);
 	MAKE_MAP(tunnel_by_teid, ENTRIES);
 	MAKE_MAP(pdr, PDRS);

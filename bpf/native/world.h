@@ -6,7 +6,7 @@
 #define CULVERT_NATIVE_WORLD_H
 
 #include "sessions.h"
-#include "tables.h"
+#include "trie.h"
 
 /* ---- next hops ---- */
 
@@ -66,7 +66,8 @@ static void make_routes(struct input *in)
 					 .table = i & 1 ? TABLE : MAIN_TABLE };
 		struct lpm4_key key4 = { .prefixlen = 32 + (i < 2 ? 0 : 2 * i),
 					 .table = key6.table };
-		struct route r = { .count = next_number(in) % (MAX_NEXT_HOPS + 1) };
+		__u32 n = next_number(in);
+		struct route r = { .count = n >> 8 & 1 ? 1 : n % (MAX_NEXT_HOPS + 1) };
 
 		r.bits = key6.prefixlen - 32; /* of IPv4 fewer, which is as good */
 		if (i < 2 && next_number(in) & 1)
@@ -453,16 +454,24 @@ static void make_settings(struct input *in)
 	};
 }
 
+static void put_reach(__u32 family, const __u8 *address, __u32 length, __u32 reach)
+{
+	struct lpm6_key key = { .prefixlen = 32 + length, .table = family };
+
+	memcpy(&key.addr, address, 16);
+	put(&ue_reach, &key, &reach);
+}
+
 /* What UEs must not reach, and of that what they may. */
 static void make_reach(void)
 {
-	struct lpm6_key key = { .prefixlen = 32 + 16, .table = 4, .addr.b = { 10, 230 } };
-	__u32 reach = REACH_CLOSED;
+	static const __u8 four[16] = { 10, 120 };
+	static const __u8 six[16] = { 0x20, 0x01, 0x0d, 0xb8, 0xee, 4 };
 
-	put(&ue_reach, &key, &reach);
-	key.prefixlen += 8;
-	reach = REACH_OPEN;
-	put(&ue_reach, &key, &reach);
+	put_reach(4, four, 13, REACH_CLOSED);
+	put_reach(4, four, 17, REACH_OPEN);
+	put_reach(6, six, 46, REACH_CLOSED);
+	put_reach(6, six, 64, REACH_OPEN);
 }
 
 /* Each bucket is somewhere, and some are on their way elsewhere. */
@@ -501,6 +510,7 @@ static void make_world(__u32 seed)
 	make_reach();
 	make_settings(&in);
 	make_spread(&in);
+	make_trie(&in);
 	node_settings.generation = ++worlds.made;
 }
 
@@ -518,6 +528,8 @@ static void disturb_world(struct input *in)
 		if (m->values != (void *)VALUE(outcomes, __u8, 0))
 			m->values[offset] = take8(in);
 	}
+	if (pick(in, 2))
+		disturb_trie(in);
 	for (i = 0; i < FLOW_BUCKETS; i++)
 		VALUE(netpol_flow, struct pod_flow_bucket, i)->lock.val = 0;
 }
