@@ -140,17 +140,23 @@ INLINE int express_end(struct xdp_md *ctx, struct express *x, struct local_sid *
 		       struct ipv6 *ip, void *end)
 {
 	struct srh *srh = (void *)ip + IPV6_LEN;
+	__u32 l3 = express_l3(x);
 	void *segment;
+	__u8 left;
 
 	if (sid->flavors & FLAVOR_NEXT_C_SID)
 		return express_csid(ctx, x, sid, ip, end);
 	segment = express_segment(x, ip, end);
-	if (!segment || (srh->segments_left == 1 && sid->flavors & FLAVOR_PSP))
+	if (!segment)
 		return NOT_TAKEN;
+	left = srh->segments_left;
 	x->hop = express_way(ctx, x, sid, ld64(segment), ld64(segment + 8));
 	if (!x->hop)
 		return NOT_TAKEN;
 	advance(ip, srh, segment);
+	if (left == 1 && sid->flavors & FLAVOR_PSP &&
+	    take_srh_out(ctx, l3, l3 + IPV6_LEN, l3 + 6) < 0)
+		return express_drop(x, REASON_EXTENSION_CHAIN);
 	return express_stay(ctx, x, TYPE_IPV6);
 }
 

@@ -267,13 +267,18 @@ INLINE struct next_hop *express_route4(struct xdp_md *ctx, struct express *x, __
 	return express_hop(ctx, slot, address, ~0ull, table | CACHE_IPV4, length, l3);
 }
 
+/* What nobody is to hear of. */
+INLINE int express_drop(struct express *x, enum reason reason)
+{
+	count(&outcomes, reason, express_received(x));
+	return XDP_DROP;
+}
+
 /* Out, and counters. */
 INLINE int express_leave(struct express *x)
 {
-	if (bpf_redirect_map(&device, x->hop->ifindex, XDP_DROP) != XDP_REDIRECT) {
-		count(&outcomes, REASON_NO_ROUTE, express_received(x));
-		return XDP_DROP;
-	}
+	if (bpf_redirect_map(&device, x->hop->ifindex, XDP_DROP) != XDP_REDIRECT)
+		return express_drop(x, REASON_NO_ROUTE);
 	count(&outcomes, REASON_FORWARDED, express_received(x));
 	if (x->sid)
 		count_at(x->sid, x->length);

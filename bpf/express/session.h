@@ -289,10 +289,8 @@ INLINE int express_from_nat(struct xdp_md *ctx, struct express *x, struct pdr *e
 	verdict = express_rates(x, f, entry, rule, length);
 	if (verdict != CONTINUE)
 		return verdict;
-	if (nat_leave(ctx, l3, which, read)) {
-		count(&outcomes, REASON_NAT_PORTS, express_received(x));
-		return XDP_DROP;
-	}
+	if (nat_leave(ctx, l3, which, read))
+		return express_drop(x, REASON_NAT_PORTS);
 	x->tunnel_length = length;
 	ipv4_spend(inner);
 	return express_cut(ctx, x, x->length - length, TYPE_IPV4);

@@ -178,6 +178,15 @@ func endpoints(size int) []Function {
 	return list
 }
 
+// endPSP is End with PSP for packets with one segment left.
+func endPSP(size int) Function {
+	user := packet4(Inner4, Dst4, size, true)
+	f := endpoint(24, "end@"+suffixPSP, srv6.LocalSID{Behavior: srv6.End, Flavors: []srv6.Flavor{srv6.PSP}}, user, true,
+		rig.WantIPv6(Final, 16, rig.ProtoIPv4, user.len()))
+	f.Size = size
+	return f
+}
+
 // nextCSID is uN: fd00:100:FUNC::/48, with two more C-SIDs behind it.
 func nextCSID(upper stack) Function {
 	return Function{

@@ -45,6 +45,8 @@ func Variants(list []Function) (out []Function) {
 // shapes are those that the function alone has, or a few.
 func (f Function) shapes() []Function {
 	switch f.Name {
+	case "end":
+		return []Function{endPSP(f.Size)}
 	case "end_dt4":
 		first := Addr("100.64.0.0")
 		return []Function{
@@ -75,6 +77,7 @@ const (
 	suffixLong     = "9000"
 	suffixPadded   = "padded"
 	suffixSequence = "sequence"
+	suffixPSP      = "psp"
 	suffixSRH      = "srh"
 	suffixIPv6     = "ipv6"
 	suffixOutside  = "outside"
@@ -269,6 +272,7 @@ var suffixes = map[string]title{
 	suffixLong:     {"MTU 9000", "on a port with an MTU of 9000"},
 	suffixPadded:   {"padded", "in frames with padding behind the packet"},
 	suffixSequence: {"sequence number", "in G-PDUs with a sequence number"},
+	suffixPSP:      {"PSP", "before the last segment, where PSP takes the SRH out"},
 	suffixSRH:      {"SRH", "behind an SRH without segments left, as H.Encaps of Linux sends"},
 	suffixIPv6:     {"IPv6", "with GTP-U over IPv6"},
 	suffixOutside:  {"outside of pools", "for UEs outside of the pools"},

@@ -26,6 +26,7 @@ func TestEveryFunctionHasItsVariants(t *testing.T) {
 	}
 	for suffix, of := range map[string][]string{
 		suffixIPv6:    {"gtpu_decap", "gtpu_encap", "gtpu_switch", "uplink", "downlink"},
+		suffixPSP:     {"end"},
 		suffixSRH:     {"end_dt46", "end_m_gtp4_e"},
 		suffixOutside: {"h_encaps_red", "gtpu_encap", "uplink", "downlink"},
 	} {
