@@ -60,6 +60,7 @@ func (t Tunnel) checkReceiving(errs *faults) {
 	if actions > 1 {
 		errs.add(second, "is more than one thing to do with what is received", one)
 	}
+	*errs = append(*errs, srv6.CheckTable("table", t.Table)...)
 	if t.Table != 0 && !t.Decapsulate {
 		errs.add("table", "is looked up only with decapsulate", "remove it, or set decapsulate: true")
 	}

@@ -40,6 +40,7 @@ func TestInvalidTunnels(t *testing.T) {
 		{func(u *Tunnel) { u.Name = "" }, "name: is missing"},
 		{func(u *Tunnel) { *u = Tunnel{Name: "a"} }, "local_teid: neither local_teid nor remote"},
 		{func(u *Tunnel) { u.LocalTEID = 0 }, "local_teid: is missing"},
+		{func(u *Tunnel) { u.Table = 1<<30 | 100 }, "table: 1073741924 is too large"},
 		{func(u *Tunnel) { u.Decapsulate, u.Table = false, 0 }, "decapsulate: nothing says"},
 		{func(u *Tunnel) { u.SwitchTo = "b" }, "switch_to: is more than one"},
 		{func(u *Tunnel) { u.Policy = "p" }, "policy: is more than one"},

@@ -43,6 +43,18 @@ func CheckName(field, name string) []FieldError {
 	return nil
 }
 
+// MaxTable is the largest number of a routing table: the data path needs the three
+// bits above it to tell tables apart.
+const MaxTable = 1<<29 - 1
+
+// CheckTable checks the kernel's number of a routing table; 0 is none.
+func CheckTable(field string, table uint32) []FieldError {
+	if table <= MaxTable {
+		return nil
+	}
+	return []FieldError{{field, fmt.Sprintf("%d is too large", table), fmt.Sprintf("give a routing table from 1 to %d", MaxTable)}}
+}
+
 // CheckUnicast6 checks that addr is a routable IPv6 unicast address, as a SID and an
 // outer source must be.
 func CheckUnicast6(field string, addr netip.Addr) []FieldError {

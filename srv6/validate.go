@@ -123,9 +123,9 @@ func (s LocalSID) checkFlavors(row Row) []FieldError {
 	return errs
 }
 
-// checkAddresses checks the addresses that are set.
+// checkAddresses checks the addresses and the table that are set.
 func (s LocalSID) checkAddresses() []FieldError {
-	var errs []FieldError
+	errs := CheckTable("table", s.Table)
 	if s.NextHop.IsValid() {
 		errs = append(errs, s.checkNextHop()...)
 	}

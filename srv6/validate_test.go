@@ -91,6 +91,7 @@ func TestInvalidSIDs(t *testing.T) {
 		{EndMAP, func(s *LocalSID) { s.Map = addr("192.0.2.1") }, "map: 192.0.2.1 is an IPv4"},
 		{EndMAP, func(s *LocalSID) { s.Map = addr("2001:db8:1:e000::5") }, "map: 2001:db8:1:e000::5 is the SID itself"},
 		{EndT, func(s *LocalSID) { s.Table = 0 }, "table: is missing: End.T needs it"},
+		{EndT, func(s *LocalSID) { s.Table = 1 << 29 }, "table: 536870912 is too large"},
 		{EndX, func(s *LocalSID) { s.NextHop = netip.Addr{} }, "next_hop: is missing: End.X needs next_hop or interface"},
 		{EndX, func(s *LocalSID) { s.NextHop = addr("192.0.2.1") }, "next_hop: 192.0.2.1 is not an IPv6"},
 		{EndX, func(s *LocalSID) { s.NextHop = addr("::ffff:192.0.2.1") }, "next_hop: ::ffff:192.0.2.1 is not an IPv6"},

@@ -24,6 +24,7 @@ func checkSlices(v *validator) {
 		s := &v.Slices[i]
 		at := fmt.Sprintf("slices[%d]", i)
 		v.fields(at, srv6.CheckName("name", s.Name))
+		v.fields(at, srv6.CheckTable("table", s.Table))
 		names.check(at+".name", s.Name, "give each slice its own name")
 		if _, ok := s.SNSSAI.Value(); !ok && s.SNSSAI != (slice.SNSSAI{}) {
 			v.add(at+".snssai", `sst from 1 to 255, and sd (if there is one) of six hex digits in quotes: {sst: 1, sd: "000001"}`,

@@ -204,6 +204,7 @@ func TestUPFRefuses(t *testing.T) {
 		{"policies:\n", "steering: [{prefix: 192.0.2.10/32, policy: red}]\npolicies:\n", "steering[0].prefix: steered prefix 192.0.2.10/32 is N4 address 192.0.2.10 (fix: remove it"},
 		{"snssai: {sst: 2}", `snssai: {sst: 1, sd: "000002"}`, "slices[2].snssai: the choice of sst 1, sd \"000002\", network instance \"\" is already that of slices[1]"},
 		{"snssai: {sst: 2}", `snssai: {sst: 2, sd: "12"}`, `sst 2, sd "12" is not an S-NSSAI`},
+		{"name: b", "name: b\n    table: 536870912", "slices[1].table: 536870912 is too large"},
 		{"name: b", "name: a", "slices[1].name: a is already that of slices[0]"},
 		{"uplink_policy: red", "uplink_policy: rad", `policy "rad" does not exist (fix: did you mean "red"?)`},
 		{"uplink_policy: red", "uplink_policy: wire", "which takes Ethernet frames"},
