@@ -70,9 +70,11 @@ INLINE __u64 pseudo_tail(__u32 length, __u8 protocol)
  * UDP_LEN octets are there. */
 INLINE int vouches(const void *l4, __u32 length, __u8 protocol, __u8 icmp)
 {
+	if (length < UDP_LEN)
+		return 0;
 	if (protocol == NH_UDP)
 		return ld16(l4 + 6) && be16(ld16(l4 + 4)) == length;
-	return protocol == NH_TCP ? length >= TCP_LEN : protocol == icmp && length >= ICMP_LEN;
+	return protocol == NH_TCP ? length >= TCP_LEN : protocol == icmp;
 }
 
 /* The sum over a packet, whose IP header sums to `header` without the addresses: what layer 4's

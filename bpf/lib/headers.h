@@ -61,7 +61,6 @@ struct udp {
 	__u16 src, dst, length, checksum;
 };
 
-#define ICMP_LEN 4 /* to the checksum's end */
 #define TCP_LEN 20
 #define TCP_DATA_OFFSET 12
 #define TCP_FLAGS 13

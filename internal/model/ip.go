@@ -264,7 +264,7 @@ func ownChecksum(protocol uint8, l4 []byte) bool {
 	case protoUDP:
 		return len(l4) >= 8 && be.Uint16(l4[6:]) != 0 && int(be.Uint16(l4[4:])) == len(l4)
 	case protoICMP, protoICMPv6:
-		return len(l4) >= 4
+		return len(l4) >= 8
 	}
 	return false
 }
