@@ -130,23 +130,20 @@ INLINE void ipv6_set_ecn(struct ipv6 *ip, __u8 ecn)
 	st16(ip, be16((word & ~0x30) | (__u16)ecn << 4));
 }
 
-/* What an inner packet's ECN becomes at decapsulation (RFC 6040 figure 4):
- * 0..3, or -1 where the packet must be dropped. */
+/* What an inner packet's ECN becomes at decapsulation (RFC 6040 figure 4): 0..3, or -1 where the
+ * packet must be dropped. Four times four numbers of two bits: a row for each outer one, 0 in the
+ * lowest octet. */
 INLINE int ecn_decapsulate(__u8 outer, __u8 inner)
 {
-	outer &= 3;
-	inner &= 3;
-	if (outer == 3)
-		return inner ? 3 : -1;
-	if (outer == 1 && inner == 2)
-		return 1;
-	return inner;
+	__u32 n = (outer & 3) << 2 | (inner & 3);
+
+	return n == 3 << 2 ? -1 : (int)(0xfce4d4e4u >> 2 * n & 3);
 }
 
 /* Whether that is what it was. */
 INLINE int ecn_stays(__u8 outer, __u8 inner)
 {
-	return ecn_decapsulate(outer, inner) == (inner & 3);
+	return !(outer & 3) || ecn_decapsulate(outer, inner) == (inner & 3);
 }
 
 #endif
