@@ -42,7 +42,7 @@ func TestEveryFunctionIsThere(t *testing.T) {
 func TestEveryShapeOfSessionsIsThere(t *testing.T) {
 	want := []string{
 		BaselineName, "uplink_destinations_1000", "uplink_destinations_100000", "free5gc_ipv6_uplink_destinations_100000",
-		"uplink_ecmp", "uplink_ecmp_100000", "srv6_uplink", "framed_downlink_100000",
+		"nat44_uplink_destinations_100000", "uplink_ecmp", "uplink_ecmp_100000", "srv6_uplink", "framed_downlink_100000",
 	}
 	for _, name := range []string{
 		"%s", "%s_plain", "open5gs_%s", "free5gc_%s", "open5gs_flow_%s", "free5gc_flow_%s", "nat44_%s", "framed_%s", "open5gs_ipv6_%s", "free5gc_ipv6_%s", "%s_filters_1", "%s_filters_4", "%s_filters_16", "%s_filters_16_near",
@@ -213,6 +213,10 @@ func TestChosenTEIDs(t *testing.T) {
 	}
 	if counted.Pairs != nil || counted.Key.Base == 0 {
 		t.Errorf("without TEIDs that the UPF chose: %+v", counted)
+	}
+	many := frame("nat44_uplink_destinations_100000", teids)
+	if first := binary.BigEndian.Uint32(many.Data[uplinkTEID:]); first != teids[0] || many.Pairs != nil || many.Keys != manyDestinations {
+		t.Errorf("one session's frames have TEID %#x: %+v", first, many)
 	}
 	if down := frame("open5gs_downlink", teids); down.Pairs != nil {
 		t.Errorf("a downlink's frames have TEIDs: %+v", down)

@@ -131,6 +131,9 @@ func (f Function) Frame(entries, tables uint32) progrun.Frame {
 
 // WithTEIDs gives the frames the TEIDs that the UPF chose for the sessions, if it did and they have any.
 func (f Function) WithTEIDs(out progrun.Frame, teids []uint32) progrun.Frame {
+	if len(teids) > 0 && f.teid.Offset != 0 { // of one session
+		binary.BigEndian.PutUint32(out.Data[f.teid.Offset:], teids[0])
+	}
 	if len(teids) == 0 || f.twin.Offset == 0 {
 		return out
 	}

@@ -23,7 +23,7 @@ const (
 // toMany has the frames go to n destinations at random, from `first` on. They are of the packet `at`
 // octets behind the frames' start, which comes out.
 func (f Function) toMany(n uint32, first netip.Addr, at uint32) Function {
-	f.Key, f.twin = key{Offset: at + 16, checksum: at + 10}, key{}
+	f.teid, f.Key, f.twin = f.Key, key{Offset: at + 16, checksum: at + 10}, key{}
 	if first.Is6() { // UDP has a checksum over it
 		f.Key = key{Offset: at + 24 + 4, checksum: at + rig.LenIPv6 + 6}
 	}

@@ -26,6 +26,7 @@ type Function struct {
 	Key   key
 	twin  key // the UE's address, in frames whose key is a TEID
 	flow  key // a port of the UE: 16 bits
+	teid  key // that of the one session, in frames whose key is something else
 	// sessions, of a function of the UPF: those that its frames are for.
 	Sessions *Sessions
 	// Needs is the function whose frames make what this one's are for, before they are sent.

@@ -45,8 +45,9 @@ func (s *Sessions) firstUE() netip.Addr {
 	return later(first, -place)
 }
 
-// natFunctions are the two directions of a session of Open5GS behind a NAT. The downlink's
-// frames are for the ports that the uplink's have opened, whose checksums it updates.
+// natFunctions are the two directions of a session of Open5GS behind a NAT, and its uplink to many
+// destinations. The downlink's frames are for the ports that the uplink's have opened, whose
+// checksums it updates.
 func natFunctions(size int) []Function {
 	n := &NAT{Prefix(Addr("100.96.0.0"), 28), nat.NAT{Addresses: Prefix(Addr("203.0.113.16"), 28), PortsPerUE: nat.Groups * nat.Group}.WithDefaults()}
 	s := Sessions{Place: natPlace, Most: natUEs, Dialect: smf.Open5GS, Spec: withRouterSolicitations, NAT: n}
@@ -56,7 +57,12 @@ func natFunctions(size int) []Function {
 	pdu := stack{ipv4(Dst4, n.Addresses.Addr()), udp(remotePort, n.Choices(block, uePort)[0]+uePort%2, true), packetOf(size)}
 	down.Data = pdu.frame()
 	down.Key = key{Offset: rig.LenEthernet + 16, base: UENumber(n.Addresses.Addr()), checksum: rig.LenEthernet + 10}
-	up.flow, down.flow = key{}, key{} // whose ports are mapped
 	down.Needs = &up
-	return []Function{up, down}
+	many := uplinkDestinations(s, manyDestinations, Addr("100.84.0.0"), size)
+	many.Name = "nat44_" + many.Name
+	list := []Function{up, down, many}
+	for i := range list {
+		list[i].flow = key{} // whose ports are mapped
+	}
+	return list
 }

@@ -39,7 +39,7 @@ func (f Function) overIPv6() Function {
 	const longer = rig.LenIPv6 - rig.LenIPv4
 	behind := f.Data[rig.LenEthernet+rig.LenIPv4+rig.LenUDP:]
 	f.Data = stack{packet.Payload{Data: behind}}.in(packet.IPv6{Src: GNB6, Dst: upf6}, udp(50000, gtpuPort, true)).frame()
-	for _, k := range []*key{&f.Key, &f.twin, &f.flow} {
+	for _, k := range []*key{&f.Key, &f.twin, &f.flow, &f.teid} {
 		if k.Offset != 0 {
 			k.Offset += longer
 		}

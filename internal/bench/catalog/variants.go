@@ -183,7 +183,7 @@ func (f Function) tagged() Function {
 	const tag = 0x8100_0007 // VLAN 7
 	addresses, rest := f.Data[:rig.LenEthernet-2], f.Data[rig.LenEthernet-2:]
 	f.Data = append(binary.BigEndian.AppendUint32(slices.Clone(addresses), tag), rest...)
-	for _, k := range []*key{&f.Key, &f.twin, &f.flow} {
+	for _, k := range []*key{&f.Key, &f.twin, &f.flow, &f.teid} {
 		if k.Offset != 0 {
 			k.Offset += 4
 		}
