@@ -108,9 +108,8 @@ INLINE int express_gtp4_e(struct xdp_md *ctx, struct express *x, struct local_si
 	h.src = to.src;
 	h.teid = args_mob_session(to.args);
 	h.container = express_args_container(m, to.args);
-	opaque(h.src);
+	opaque(h.src); /* these take less of the stack than what they are computed from */
 	opaque(h.teid);
-	opaque(h.container);
 	h.tos = ipv6_class(ip);
 	h.ttl = ip->hop_limit - 1;
 	x->hop = express_route4(ctx, x, h.dst, MAIN_TABLE,
