@@ -107,20 +107,22 @@ INLINE int leads_to_frames(__u32 index)
 
 /* A T-PDU of a UE with known addresses comes from one of them; of one with an
  * IPv6 prefix also from a link-local address. */
-INLINE int source_allowed(struct xdp_md *ctx, struct packet *p, struct pdr *rule)
+INLINE int source_allowed(struct xdp_md *ctx, struct packet *p, struct pdr *head)
 {
-	if (!(rule->flags & (PDR_SOURCE4 | PDR_SOURCE6)))
+	__u8 flags = p->found.rule.flags; /* of the word that says which filters are asked */
+
+	if (!(flags & (PDR_SOURCE4 | PDR_SOURCE6)))
 		return 1;
 	if (p->plan.keep_version == 4) {
 		struct ipv4 *ip = at(ctx, p->plan.keep, IPV4_LEN);
 
-		return ip && rule->flags & PDR_SOURCE4 && ld32(&ip->src) == rule->source4;
+		return ip && flags & PDR_SOURCE4 && ld32(&ip->src) == head->source4;
 	}
 	struct ipv6 *ip = at(ctx, p->plan.keep, IPV6_LEN);
 
-	if (!ip || !(rule->flags & PDR_SOURCE6))
+	if (!ip || !(flags & PDR_SOURCE6))
 		return 0;
-	return ld64(&ip->src) == rule->source6 || is_link_local(ip->src.b);
+	return ld64(&ip->src) == head->source6 || is_link_local(ip->src.b);
 }
 
 INLINE __u32 rule_of_frame(struct xdp_md *ctx, struct packet *p)

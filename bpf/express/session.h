@@ -13,15 +13,14 @@
 #define PACKET_TO_UE 64 /* instead of a QFI: the packet had none */
 
 /* Behind filters the entry of the rule that takes the packet at `l3`, which then is
- * x->rule; else `entry` itself, x->rule's. `rule` is what it says. `qfi`: PACKET_TO_UE where
- * only what is sent to UEs leads. */
+ * x->rule; else `entry` itself, x->rule's. `rule` is what it says, as read before and then.
+ * `qfi`: PACKET_TO_UE where only what is sent to UEs leads. */
 INLINE struct pdr *express_choose(struct xdp_md *ctx, struct express *x, struct pdr *entry,
 				  struct rule *rule, __u32 l3, __u32 length, __u32 qfi)
 {
 	struct ipv4 *ip;
 	__u32 index;
 
-	read_rule(rule, entry);
 	if (rule->action != PDR_FILTERS)
 		return entry;
 	if (qfi == PACKET_TO_UE && !(rule->flags & PDR_DOWNLINK))
@@ -75,18 +74,18 @@ INLINE int express_rates(struct express *x, struct forwarding *f, struct pdr *en
 	return CONTINUE;
 }
 
-/* The UE's address; where that is not known, one that may be forwarded. */
-INLINE int express_source4(struct pdr *rule, struct ipv4 *ip)
+/* The UE's address, where the head's `flags` say that it is known; else one that may be forwarded. */
+INLINE int express_source4(struct pdr *head, __u8 flags, struct ipv4 *ip)
 {
-	if (rule->flags & (PDR_SOURCE4 | PDR_SOURCE6))
-		return rule->flags & PDR_SOURCE4 && ld32(&ip->src) == rule->source4;
+	if (flags & (PDR_SOURCE4 | PDR_SOURCE6))
+		return flags & PDR_SOURCE4 && ld32(&ip->src) == head->source4;
 	return !is_martian_source4(ld32(&ip->src));
 }
 
-INLINE int express_source6(struct pdr *rule, struct ipv6 *ip)
+INLINE int express_source6(struct pdr *head, __u8 flags, struct ipv6 *ip)
 {
-	if (rule->flags & (PDR_SOURCE4 | PDR_SOURCE6))
-		return rule->flags & PDR_SOURCE6 && ld64(&ip->src) == rule->source6;
+	if (flags & (PDR_SOURCE4 | PDR_SOURCE6))
+		return flags & PDR_SOURCE6 && ld64(&ip->src) == head->source6;
 	return !is_martian_source6(&ip->src);
 }
 
@@ -257,6 +256,7 @@ GLOBAL int express_send_rule(struct xdp_md *ctx, __u32 index, __u32 where, __u32
 		return NOT_TAKEN;
 	}
 	x.rule = index;
+	read_rule(&rule, entry);
 	entry = express_choose(ctx, &x, entry, &rule, l3, kept, PACKET_TO_UE);
 	f = entry ? express_forwarding(&x, entry, &rule) : 0;
 	if (!entry || !f || express_syn(ctx, &x, l3))
@@ -401,12 +401,13 @@ INLINE int express_session_onward(struct xdp_md *ctx, struct express *x, struct 
 }
 
 /* Whether the T-PDU is an IP packet from where its TEID's may come. */
-INLINE int express_source(struct xdp_md *ctx, struct pdr *head, struct ipv4 *inner)
+INLINE int express_source(struct xdp_md *ctx, struct pdr *head, __u8 flags, struct ipv4 *inner)
 {
 	if (inner->version_ihl == 0x45)
-		return (void *)inner + IPV4_LEN <= packet_end(ctx) && express_source4(head, inner);
+		return (void *)inner + IPV4_LEN <= packet_end(ctx) &&
+		       express_source4(head, flags, inner);
 	return is_ipv6(inner) && (void *)inner + IPV6_LEN <= packet_end(ctx) &&
-	       express_source6(head, (void *)inner);
+	       express_source6(head, flags, (void *)inner);
 }
 
 /* A G-PDU for rule `index`, or for one of several that this leads to. */
@@ -420,7 +421,10 @@ INLINE int express_session(struct xdp_md *ctx, struct express *x, __u32 index, v
 
 	opaque(popped);
 	x->tunnel_length = x->length - popped;
-	if (!head || !express_source(ctx, head, inner))
+	if (!head)
+		return NOT_TAKEN;
+	read_rule(&rule, head); /* one word says what sources are asked for, and which filters */
+	if (!express_source(ctx, head, rule.flags, inner))
 		return NOT_TAKEN;
 	x->rule = index;
 	entry = express_choose(ctx, x, head, &rule, express_inner(x), x->tunnel_length,
