@@ -198,7 +198,7 @@ INLINE int fragment_outer(struct xdp_md *ctx, struct packet *p)
 {
 	count_matches(p);
 	p->in.frame = frame_length(ctx);
-	p->error.l3 = ETH_LEN + hop_tags(&p->out.hop) * VLAN_LEN;
+	p->error.l3 = ETH_LEN + p->out.hop.tags * VLAN_LEN;
 	p->error.info = p->out.hop.mtu;
 	return REASON_SLOW_PATH;
 }
@@ -233,10 +233,10 @@ GLOBAL int give_to_kernel(struct xdp_md *ctx, struct packet *p)
 /* Ethernet header, and out. The packet starts at ETH_LEN. */
 INLINE int transmit(struct xdp_md *ctx, struct packet *p)
 {
-	int tags = hop_tags(&p->out.hop) * VLAN_LEN;
+	__u32 tags = p->out.hop.tags;
 	__u8 *eth;
 
-	if (tags && bpf_xdp_adjust_head(ctx, -tags))
+	if (tags > 2 || (tags && bpf_xdp_adjust_head(ctx, -(int)(tags * VLAN_LEN))))
 		return REASON_HEADROOM;
 	eth = at(ctx, 0, ETH_LEN + 2 * VLAN_LEN);
 	if (!eth)

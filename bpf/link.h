@@ -26,7 +26,7 @@ INLINE void write_tag(void *tag, struct next_hop *hop, int n)
 	st16(tag + 2, be16(hop->vlan[n]));
 }
 
-/* Addresses, hop_tags() tags, and the type of what follows them. There is room for two tags. */
+/* Addresses, the link's tags, and the type of what follows them. There is room for two tags. */
 INLINE void write_link(void *eth, struct next_hop *hop, __u16 type)
 {
 	write_addresses(eth, hop);

@@ -291,8 +291,9 @@ INLINE int is_local6(const void *address)
 /* ---- martians ----
  * Addresses that no packet has that a router sends on (RFC 1812 5.3.7, RFC 6890, RFC
  * 4291): to one, and from one. Of multicast groups only those of a link are such
- * destinations (RFC 5771 section 4, RFC 4291 section 2.7). Mostly without branches, of which the
- * verifier would go both ways. */
+ * destinations (RFC 5771 section 4, RFC 4291 section 2.7). The path asks is_martian_source of
+ * destinations, too, and so leaves all groups to the journey. Mostly without branches, of which
+ * the verifier would go both ways. */
 
 INLINE int is_martian_source4(__be32 address)
 {

@@ -242,13 +242,10 @@ INLINE void plan_gtpu(struct packet *p, __u8 family)
 	p->plan.own = 1;
 	p->plan.family = family;
 	p->plan.table = MAIN_TABLE;
-	p->plan.push_length = family == 4 ? IPV4_LEN : IPV6_LEN;
-	if (!p->gtpu.message)
-		p->plan.push_length += UDP_LEN;
-	else if (p->plan.container || !p->plan.with_sequence)
-		p->plan.push_length += gtpu_length(p->plan.container);
-	else
-		p->plan.push_length += gtpu_length(0) + GTPU_OPTIONS_LEN;
+	p->plan.push_length = (family == 4 ? IPV4_LEN : IPV6_LEN) +
+			      (p->gtpu.message ? gtpu_length(p->plan.container) : UDP_LEN);
+	if (p->gtpu.message && p->plan.with_sequence && !p->plan.container)
+		p->plan.push_length += GTPU_OPTIONS_LEN;
 	p->plan.length = p->plan.push_length + p->plan.keep_length;
 }
 

@@ -66,8 +66,8 @@ INLINE __u64 pseudo_tail(__u32 length, __u8 protocol)
 	return (__u64)be16(length) + ((__u64)protocol << 8);
 }
 
-/* Whether a checksum of layer 4 vouches for the sum over it: it has one, and all of it. At least
- * UDP_LEN octets are there. */
+/* Whether layer 4 has a checksum of its own over all its octets, so that their sum is known. The
+ * frame has at least UDP_LEN of them. */
 INLINE int vouches(const void *l4, __u32 length, __u8 protocol, __u8 icmp)
 {
 	if (length < UDP_LEN)
@@ -131,8 +131,8 @@ INLINE void ipv6_set_ecn(struct ipv6 *ip, __u8 ecn)
 }
 
 /* What an inner packet's ECN becomes at decapsulation (RFC 6040 figure 4): 0..3, or -1 where the
- * packet must be dropped. Four times four numbers of two bits: a row for each outer one, 0 in the
- * lowest octet. */
+ * packet must be dropped. The number is a table: an octet for each outer mark, from 0 in the lowest
+ * one on, and in it two bits for each inner mark. */
 INLINE int ecn_decapsulate(__u8 outer, __u8 inner)
 {
 	__u32 n = (outer & 3) << 2 | (inner & 3);
