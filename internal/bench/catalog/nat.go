@@ -58,6 +58,7 @@ func natFunctions(size int) []Function {
 	down.Data = pdu.frame()
 	down.Key = key{Offset: rig.LenEthernet + 16, base: UENumber(n.Addresses.Addr()), checksum: rig.LenEthernet + 10}
 	down.Needs = &up
+	// The checksum in UDP stays that of the first destination: the NAT updates it, and judges none.
 	many := uplinkDestinations(s, manyDestinations, Addr("100.84.0.0"), size)
 	many.Name = "nat44_" + many.Name
 	list := []Function{up, down, many}
