@@ -6,7 +6,7 @@
 
 #include "payload.h"
 
-#define MAX_FILTERS 64 /* in a run */
+#define MAX_FILTERS 64 /* in a run, which ends with one that takes all */
 
 /* Whether the first `length` bits agree; length 0..128. */
 INLINE int has_prefix(struct words *address, const struct in6 *prefix, __u32 length)
@@ -188,15 +188,15 @@ INLINE __u32 straight_index(__u32 straight, __u32 index)
 }
 
 /* The rule of the head pdr[index] that alone can take a packet of such a family and QFI; 0: filters tell.
- * `ip` may be IPv6, as far as its source's first half. An uplink's that takes IPv4 only may ask for the source. The head is read again behind
- * `rule`, which said that it has the mark. */
+ * `ip` may be IPv6, as far as its source's first half. An uplink's that takes IPv4 only may ask for the source.
+ * `rule` is what the head said; it must say so still when it has told who needs no filter. */
 INLINE __u32 straight_rule(struct pdr *head, __u32 index, struct rule *rule, struct ipv4 *ip,
 			   __u32 qfi)
 {
 	__u64 word = *(volatile __u64 *)&head->teid;
 	__u32 all = word, source4 = head->source4;
 
-	if (!(rule->flags & PDR_STRAIGHT) ||
+	if (!(rule->flags & PDR_STRAIGHT) || *(volatile __u64 *)&head->more != act_word(rule) ||
 	    (!(all & STRAIGHT_ANY_QFI) && (all >> STRAIGHT_QFI_SHIFT & 63) != qfi))
 		return 0;
 	if (ip->version_ihl >> 4 != 4)
@@ -211,10 +211,10 @@ INLINE __u32 straight_rule(struct pdr *head, __u32 index, struct rule *rule, str
 	return straight_index(all, index);
 }
 
-/* The rule of the head at `index` that takes the IP packet at `where` (sought_at), which came
- * with a QFI or 0: the first of those whose filters it passes, or the head itself, if that has
- * become the rule. 0: none. */
-GLOBAL int find_rule(struct xdp_md *ctx, __u32 index, __u32 where, __u32 qfi)
+/* The rule behind the head at `index`, which said `act` (act_word) when its packets' source was asked
+ * for: the first of those whose filters the IP packet at `where` (sought_at), with a QFI or 0, passes.
+ * 0: none. */
+GLOBAL int find_rule(struct xdp_md *ctx, __u32 index, __u32 where, __u32 qfi, __u64 act)
 {
 	__u32 i, l3 = where & 0xffff, length = where >> 16, zero = 0, straight;
 	struct pdr *head = bpf_map_lookup_elem(&pdr, &index);
@@ -226,9 +226,7 @@ GLOBAL int find_rule(struct xdp_md *ctx, __u32 index, __u32 where, __u32 qfi)
 
 	if (!ip || !head)
 		return 0;
-	read_rule(&rule, head);
-	if (rule.action != PDR_FILTERS)
-		return index;
+	st64(&rule.more, act);
 	straight = straight_rule(head, index, &rule, ip, qfi & 63);
 	if (straight)
 		return straight;
@@ -242,7 +240,7 @@ GLOBAL int find_rule(struct xdp_md *ctx, __u32 index, __u32 where, __u32 qfi)
 		return 0;
 	l->lacks = lacks_of(l);
 	index = rule.more;
-	for (i = 0; i < MAX_FILTERS && i < rule.forwarding; i++, index++) {
+	for (i = 0; i < MAX_FILTERS; i++, index++) {
 		f = bpf_map_lookup_elem(&filter, &index);
 		if (f && looks_like(l, f) && !(f->flow_label & FILTER_FRAME))
 			return f->pdr;
@@ -344,12 +342,12 @@ GLOBAL int filter_matches(__u32 index, struct packet *p)
 }
 
 /* The same as find_rule for a frame that was looked at. */
-GLOBAL int find_frame_rule(struct packet *p, __u32 index, __u32 count)
+GLOBAL int find_frame_rule(struct packet *p, __u32 index)
 {
 	struct filter *f;
 	__u32 i;
 
-	for (i = 0; i < MAX_FILTERS && i < count; i++, index++) {
+	for (i = 0; i < MAX_FILTERS; i++, index++) {
 		if (!filter_matches(index, p))
 			continue;
 		f = bpf_map_lookup_elem(&filter, &index);

@@ -86,10 +86,17 @@ struct rule {
 	__u8 action, flags, qfi, generation;
 } ALIGNED;
 
+/* Reads what is done before where to: the daemon writes where to first. */
 INLINE void read_rule(struct rule *to, struct pdr *from)
 {
-	st64(&to->teid, *(volatile __u64 *)&from->teid);
 	st64(&to->more, *(volatile __u64 *)&from->more);
+	st64(&to->teid, *(volatile __u64 *)&from->teid);
+}
+
+/* The word that says what is done. */
+INLINE __u64 act_word(struct rule *rule)
+{
+	return ld64(&rule->more);
 }
 
 /* What filters ask a packet, seen from the UE. */

@@ -129,7 +129,7 @@ INLINE __u32 rule_of_frame(struct xdp_md *ctx, struct packet *p)
 {
 	return look_at_both(ctx, p, sought_uplink(&p->found.rule))
 		       ? 0
-		       : find_frame_rule(p, p->found.rule.more, p->found.rule.forwarding);
+		       : find_frame_rule(p, p->found.rule.more);
 }
 
 /* The rule for the packet at p->plan.keep that TEID or address led to `index` with;
@@ -150,7 +150,7 @@ GLOBAL int choose_rule(struct xdp_md *ctx, struct packet *p, __u32 index, __u32 
 		return 0;
 	index = p->plan.frames ? rule_of_frame(ctx, p)
 			       : find_rule(ctx, index, sought_at(p->plan.keep, p->plan.keep_length),
-					   p->gtpu.qfi);
+					   p->gtpu.qfi, act_word(&p->found.rule));
 	p->found.pdr = index;
 	entry = bpf_map_lookup_elem(&pdr, &index);
 	if (!index || !entry)

@@ -28,7 +28,7 @@ INLINE struct pdr *express_choose(struct xdp_md *ctx, struct express *x, struct 
 	ip = at(ctx, l3, IPV4_LEN);
 	index = ip ? straight_rule(entry, x->rule, rule, ip, qfi & 63) : 0;
 	if (!index)
-		index = find_rule(ctx, x->rule, sought_at(l3, length), qfi);
+		index = find_rule(ctx, x->rule, sought_at(l3, length), qfi, act_word(rule));
 	x->rule = index;
 	entry = index ? bpf_map_lookup_elem(&pdr, &index) : 0;
 	if (entry)
