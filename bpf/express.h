@@ -65,7 +65,7 @@ INLINE int express_receive(struct xdp_md *ctx, struct express *x)
 	x->tunnel = &t->volume;
 	x->tunnel_length = x->length - popped;
 	if (inner->version_ihl == 0x45)
-		return inner->protocol == NH_UDP && is_gtpu4(x->cfg, ld32(&inner->dst))
+		return express_nested4(x, inner, end)
 			       ? NOT_TAKEN
 			       : express_decap4(ctx, x, inner, end, express_class(x, ip), popped,
 						t->adjacency, t->index);
@@ -200,7 +200,7 @@ INLINE __u32 express_from(struct xdp_md *ctx, struct express *x, void *l3)
 	__u32 vlan = be16(ld16(l3 - VLAN_LEN)) & 0xfff;
 
 	return ctx->ingress_ifindex |
-	       (x->port_flags & 1 << EXPRESS_TAGGED_SHIFT ? vlan << CLASS_VLAN_SHIFT : 0);
+	       (x->port_flags & EXPRESS_TAGGED ? vlan << CLASS_VLAN_SHIFT : 0);
 }
 
 /* The policy to a destination with classes. What counts the class stands where a slice does. */
@@ -257,12 +257,15 @@ INLINE int express_frame(struct xdp_md *ctx, struct express *x, __u32 policy)
 /* ---- whose ---- */
 
 /* What leads to a destination outside of the pools, or NULL: then the journey has to look. Networks
- * behind UEs come before a table of the port, and only the journey looks for them. */
+ * behind UEs come before a table of the port, and only the journey looks for them. It also knows
+ * which tag says a VLAN, whose packets the table is not for. */
 INLINE struct cached *express_target(struct express *x, __u64 hi, __u64 lo, __u32 family)
 {
 	__u32 port = x->port_flags >> PORT_TABLE_SHIFT, table = cache_table(port) | family;
 	struct cached *to = cache_slot(hi, lo, table);
 
+	if (port && x->port_flags & EXPRESS_TAGGED)
+		return 0;
 	if (!to || cache_holds(to, hi, lo, table, cache_generation(x->cfg)))
 		return to;
 	return port || remember_steered(hi, lo, family) ? 0 : to;
@@ -372,7 +375,6 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 	__u32 dst = ld32(&ip->dst), which, index, kind = TARGET_TUNNEL;
 	struct pool4 *pool;
 	struct cached *to;
-	int gtpu;
 
 	if (ip->version_ihl != 0x45 || ip->ttl <= 1 || (void *)udp + UDP_LEN > end ||
 	    ld16(&ip->fragment) & be16(IPV4_FRAGMENT_MASK))
@@ -382,10 +384,11 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 		return NOT_TAKEN;
 	if (!ipv4_holds(ipv4_sum(ip)))
 		return NOT_TAKEN;
-	gtpu = ip->protocol == NH_UDP && ld16(&udp->dst) == be16(GTPU_PORT);
 	if (is_gtpu4(x->cfg, dst))
-		return gtpu && !refuse_gtpu4(x->port_flags, x->access, ld32(&ip->src)) ? RECEIVES
-										       : NOT_TAKEN;
+		return ip->protocol == NH_UDP && ld16(&udp->dst) == be16(GTPU_PORT) &&
+				       !refuse_gtpu4(x->port_flags, x->access, ld32(&ip->src))
+			       ? RECEIVES
+			       : NOT_TAKEN;
 	if (refuse_ue4(x->cfg, x->port_flags, ip))
 		return NOT_TAKEN;
 	if (x->cfg->nats && is_n6(x->port_flags)) {
@@ -410,7 +413,8 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 		kind = to->kind;
 		if (kind == TARGET_PDR)
 			return express_to_ue(ctx, x, index);
-		if (kind == TARGET_GTP4D && gtpu &&
+		if (kind == TARGET_GTP4D && ip->protocol == NH_UDP &&
+		    ld16(&udp->dst) == be16(GTPU_PORT) &&
 		    !refuse_gtpu4(x->port_flags, x->access, ld32(&ip->src)))
 			return express_gtp4_d(ctx, x, to, ip, end);
 		if (kind == TARGET_CLASSES)
@@ -426,16 +430,15 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 							       : NOT_TAKEN;
 }
 
-/* Where the IP header is, behind one VLAN tag at most, and that with the port's flags: a table of
- * the port steers packets without a VLAN only. A tag of VLAN 0 gives a priority alone. */
+/* Where the IP header is, behind one VLAN tag at most. */
 INLINE void *express_tags(struct express *x, void *data)
 {
-	int is_tagged = is_vlan(ld16(data + ETH_LEN - 2));
-	__u64 tag = express_bit(x, is_tagged);
-	__u64 vlan = express_bit(x, is_tagged && ld16(data + ETH_LEN) & be16(0xfff));
+	__u64 tag;
 
-	x->port_flags &= ~(vlan * (~0u << PORT_TABLE_SHIFT));
-	x->port_flags |= tag << EXPRESS_TAGGED_SHIFT;
+	if (is_vlan(ld16(data + ETH_LEN - 2)))
+		x->port_flags ^= EXPRESS_TAGGED;
+	tag = x->port_flags >> EXPRESS_TAGGED_SHIFT & 1;
+	opaque(tag);
 	return data + ETH_LEN + tag * VLAN_LEN;
 }
 
@@ -470,23 +473,19 @@ INLINE int express(struct xdp_md *ctx)
 	struct port *in = port_of(ctx);
 	struct express x = { .cfg = &node_settings };
 	int policy = 0, verdict = NOT_TAKEN;
-	__u32 asks;
 	__u16 type;
 
 	if (!in)
 		return XDP_PASS;
-	x.port_flags = in->flags & ~EXPRESS_FLAGS;
+	x.port_flags = in->flags;
 	x.access = in->access;
 	if (!(x.port_flags & PORT_ATTACHED))
 		return XDP_PASS;
-	asks = x.port_flags / PORT_STEERED & 1;
-	opaque(asks); /* the verifier must forget which way it came, as in express_bit() */
-	if (asks)
+	if (x.port_flags & PORT_STEERED) {
 		policy = express_policy(ctx);
-	opaque(policy);
-	policy ^= x.port_flags / PORT_NEVER & 1;
-	if (policy)
-		return policy > 0 ? express_frame(ctx, &x, policy) : NOT_TAKEN;
+		if (policy)
+			return policy > 0 ? express_frame(ctx, &x, policy) : NOT_TAKEN;
+	}
 	data = (void *)(long)ctx->data;
 	end = (void *)(long)ctx->data_end;
 	if (data + ETH_LEN + VLAN_LEN > end || !is_for_port(in->mac, data))

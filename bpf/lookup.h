@@ -292,16 +292,13 @@ INLINE int is_local6(const void *address)
  * Addresses that no packet has that a router sends on (RFC 1812 5.3.7, RFC 6890, RFC
  * 4291): to one, and from one. Of multicast groups only those of a link are such
  * destinations (RFC 5771 section 4, RFC 4291 section 2.7). The path asks is_martian_source of
- * destinations, too, and so leaves all groups to the journey. Mostly without branches, of which
- * the verifier would go both ways. */
+ * destinations, too, and so leaves all groups to the journey. */
 
 INLINE int is_martian_source4(__be32 address)
 {
-	__u64 first = address & 0xff;
+	__u32 first = address & 0xff;
 
-	opaque(first);
-	return is_0(first) | is_0(first ^ 127) | (0xdf - first) >> 63 |
-	       is_0((address & 0xffff) ^ be16(0xa9fe));
+	return first - 1 >= 0xdf || first == 127 || (address & 0xffff) == be16(0xa9fe);
 }
 
 INLINE int is_martian4(__be32 address)
@@ -315,8 +312,7 @@ INLINE int is_martian_source6(const void *address)
 {
 	__u64 hi = ld64(address); /* nobody has an address in ::/64: ::1, IPv4 in IPv6 */
 
-	return is_0(hi >> 1 | (hi & 1)) | is_0((hi & 0xff) ^ 0xff) |
-	       is_0((hi & be16(0xffc0)) ^ be16(0xfe80));
+	return !hi || (hi & 0xff) == 0xff || (hi & be16(0xffc0)) == be16(0xfe80);
 }
 
 INLINE int is_martian6(const void *address)

@@ -17,19 +17,21 @@
  * index folds: fewer bits are one. */
 INLINE __u32 pdr_of_teid(struct settings *cfg, __u32 teid)
 {
-	__u64 folds = ((__u64)cfg->pdr_slots - 1 - (teid & 0xffffff)) >> 63; /* 1 or 0 */
-	__u32 bits, rest, slot, *index;
+	__u32 rest = teid >> 24, slot = teid & 0xffffff, folds = 0, *index;
 	struct pdr *rule;
 
-	opaque(folds); /* two ways would be twice as long for the verifier */
-	bits = (24 - folds * (24 - cfg->teid_fold)) & 31;
-	rest = teid >> bits;
-	slot = teid - (rest << bits);
+	if (!cfg->pdr_slots)
+		return 0;
+	if (slot >= cfg->pdr_slots) {
+		rest = teid >> (cfg->teid_fold & 31);
+		slot = teid - (rest << (cfg->teid_fold & 31));
+		folds = PDR_BY_TEID;
+	}
 	rule = bpf_map_lookup_elem(&pdr, &slot);
-	if (rule && rule->action && (rule->flags & PDR_BY_TEID) == (PDR_BY_TEID ^ folds) &&
+	if (rule && rule->action && (rule->flags & PDR_BY_TEID) != folds &&
 	    rule->generation == rest)
 		return slot;
-	index = cfg->pdr_slots ? bpf_map_lookup_elem(&pdr_by_teid, &teid) : 0;
+	index = bpf_map_lookup_elem(&pdr_by_teid, &teid);
 	return index ? *index : 0;
 }
 

@@ -11,17 +11,24 @@
  * where it starts. NULL: the journey looks for it. */
 INLINE void *express_upper(struct express *x, struct ipv6 *ip, void *end, __u8 *type)
 {
-	__u64 mask = -express_bit(x, ip->next_header == NH_ROUTING), word, octets;
 	void *srh = (void *)ip + IPV6_LEN;
+	__u64 octets = express_zero(x);
+	__u32 word;
 
 	if (srh + SRH_LEN > end)
 		return 0;
-	word = ld64(srh) & mask; /* next header, length, type, Segments Left; 0: no SRH */
-	octets = IPV6_LEN + (mask & SRH_LEN) + 8 * (word >> 8 & 0xff);
-	if ((word >> 16 & 0xffff) != (mask & SRH_TYPE) || octets > x->length)
-		return 0;
-	*type = (ip->next_header & ~mask) | (word & 0xff);
-	return (void *)ip + octets;
+	*type = ip->next_header;
+	if (*type == NH_ROUTING) {
+		word = ld32(srh); /* next header, length, type, Segments Left */
+		if (word >> 16 != SRH_TYPE)
+			return 0;
+		octets = SRH_LEN + 8 * (word >> 8 & 0xff);
+		if (IPV6_LEN + octets > x->length)
+			return 0;
+		*type = word;
+	}
+	opaque(octets);
+	return srh + octets;
 }
 
 /* ---- decapsulation ---- */

@@ -16,31 +16,40 @@ struct express {
 	struct counter *slice;  /* of the rule; a traffic class, where there is none */
 	__u32 length;        /* of the IP packet as received; padding may follow it */
 	__u32 list_length, tunnel_length;
-	__u32 port_flags;    /* and EXPRESS_FLAGS */
+	__u32 port_flags;    /* with EXPRESS_TAGGED and EXPRESS_PADDED */
 	__u32 access;
 	__u32 rule; /* index, of a session */
 	__u32 class; /* class_counter, of its forwarding; 0: none */
 };
 
-/* Beside a port's flags: the frame has a VLAN tag; it has octets behind the IP packet
+/* Bits that no port's flags have: the frame has a VLAN tag; it has octets behind the IP packet
  * (express_received). */
 #define EXPRESS_TAGGED_SHIFT 15
 #define EXPRESS_PADDED_SHIFT 14
+#define EXPRESS_TAGGED (1 << EXPRESS_TAGGED_SHIFT)
 #define EXPRESS_PADDED (1 << EXPRESS_PADDED_SHIFT)
-#define EXPRESS_FLAGS (1 << EXPRESS_TAGGED_SHIFT | EXPRESS_PADDED)
+
+/* 0, which the verifier does not know: PORT_NEVER is a bit that no port has. */
+INLINE __u64 express_zero(struct express *x)
+{
+	__u64 zero = x->port_flags / PORT_NEVER & 1;
+
+	opaque(zero);
+	return zero;
+}
 
 /* 1 if `is` is not 0, else 0. A branch sets it, so that the processor can predict it, and need not
  * wait for the octets that `is` comes from. The verifier must not know which branch set it, or it
- * checks all that follows twice: PORT_NEVER is always 0, but the verifier does not know that. */
+ * checks all that follows twice. */
 INLINE __u64 express_bit(struct express *x, int is)
 {
-	__u64 bit = 0;
+	__u64 bit = express_zero(x);
 
-	opaque(is);
-	if (is)
-		bit = 1;
-	opaque(bit);
-	return bit ^ (x->port_flags / PORT_NEVER & 1);
+	if (is) {
+		bit ^= 1;
+		opaque(bit);
+	}
+	return bit;
 }
 
 /* Offset of the IP header that was received. */
@@ -85,11 +94,11 @@ INLINE int express_complete(struct xdp_md *ctx, struct express *x, void *l3, voi
 			return 0;
 		if (there - x->length > MAX_PADDING) /* there may be more pieces */
 			there = frame_length(ctx) - express_l3(x);
+		if (there < x->length)
+			return 0;
 		p->in.received = there + express_l3(x);
+		x->port_flags ^= is_not_0(there - x->length) << EXPRESS_PADDED_SHIFT;
 	}
-	if (there < x->length)
-		return 0;
-	x->port_flags |= express_bit(x, there > x->length) << EXPRESS_PADDED_SHIFT;
 	return 1;
 }
 

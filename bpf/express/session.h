@@ -90,9 +90,13 @@ INLINE int express_source6(struct pdr *head, __u8 flags, struct ipv6 *ip)
 }
 
 /* What might be GTP-U in GTP-U is for the journey to see. */
-INLINE int express_nested4(struct express *x, struct ipv4 *inner)
+INLINE int express_nested4(struct express *x, struct ipv4 *inner, void *end)
 {
-	return inner->protocol == NH_UDP && is_gtpu4(x->cfg, ld32(&inner->dst));
+	struct udp *udp = (void *)inner + IPV4_LEN;
+
+	return inner->protocol == NH_UDP &&
+	       ((void *)udp + UDP_LEN > end || ld16(&udp->dst) == be16(GTPU_PORT)) &&
+	       is_gtpu4(x->cfg, ld32(&inner->dst));
 }
 
 INLINE int express_nested6(struct express *x, struct ipv6 *inner)
@@ -323,7 +327,7 @@ INLINE int express_from_ue4(struct xdp_md *ctx, struct express *x, struct pdr *e
 	if (!express_ipv4(inner, length, packet_end(ctx), x->port_flags))
 		return NOT_TAKEN;
 	if (express_is_pushed(f, outer, inner->tos))
-		return express_nested4(x, inner)
+		return express_nested4(x, inner, packet_end(ctx))
 			       ? NOT_TAKEN
 			       : express_send_rule(ctx, x->rule,
 						   sought_at(express_inner(x), length), 0,
@@ -383,7 +387,7 @@ INLINE int express_session_onward(struct xdp_md *ctx, struct express *x, struct 
 		return NOT_TAKEN;
 	if ((void *)inner + IPV6_LEN > packet_end(ctx))
 		return NOT_TAKEN;
-	if (inner->version_ihl == 0x45 ? express_nested4(x, inner)
+	if (inner->version_ihl == 0x45 ? express_nested4(x, inner, packet_end(ctx))
 				       : express_nested6(x, (void *)inner))
 		return NOT_TAKEN;
 	x->hop = express_shared(f->adjacency, g.hash, x->length - express_shrinks(x, ip));

@@ -255,8 +255,8 @@ func TestFullTables(t *testing.T) {
 // loads a program: the time of a start, and the room that is left until the
 // kernel's limit of a million.
 var verifierCeiling = map[string]uint32{
-	abi.ProgCulvertXdp:     297_000,
-	abi.ProgCulvertCpu:     297_000, // the same, where packets are spread over CPUs
+	abi.ProgCulvertXdp:     252_000,
+	abi.ProgCulvertCpu:     252_000, // the same, where packets are spread over CPUs
 	abi.ProgCulvertSpread:  15_000,
 	abi.ProgCulvertN4:      60_000,
 	abi.ProgCulvertN4First: 60_000, // the same, before the data path
