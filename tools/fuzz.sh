@@ -4,7 +4,8 @@
 # FRAMES through the data path in user space under ASan and UBSan, a quarter as
 # many under MSan, FRAMES through the loaded program beside the reference model,
 # as many PFCP messages to the N4 server, by itself and with the data path behind
-# it, then every Go fuzz target for SECONDS (20). Whatever finds something is run to
+# it, a 200th as many requests about sessions that data path and daemon share, each of which
+# waits for an answer, then every Go fuzz target for SECONDS (20). Whatever finds something is run to
 # its end; a finding leaves its input behind and the exit code at 1.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
@@ -46,8 +47,8 @@ step "PFCP read by data path and daemon, $frames messages" \
 step "N4 server with the data path behind it, $frames PFCP messages" \
 	go test ./internal/upf -count=1 -timeout 0 -run '^TestRandomN4$' -messages "$frames" -seed "$seed"
 
-step "sessions that data path and daemon share, $((frames / 20)) requests" \
-	go test ./internal/upf -count=1 -timeout 0 -run '^(TestTheDataPathAnswersAsTheDaemon|TestSharedSessions.*)$' -shared-requests $((frames / 20)) -shared-kills $((frames / 100000 + 1)) -shared-seed "$seed"
+step "sessions that data path and daemon share, $((frames / 200)) requests" \
+	go test ./internal/upf -count=1 -timeout 0 -run '^(TestTheDataPathAnswersAsTheDaemon|TestSharedSessions.*)$' -shared-requests $((frames / 200)) -shared-kills $((frames / 100000 + 1)) -shared-seed "$seed"
 
 # The Go fuzzer now and then takes the end of its own time for a failure: then
 # there is no failing input.
