@@ -312,13 +312,15 @@ func TestStackDepth(t *testing.T) {
 			calls[in][ins.Reference()] = true
 		}
 		depth := 0
-		switch {
-		case op.Class().IsLoad() && ins.Src == asm.R10, op.Class().IsStore() && ins.Dst == asm.R10:
+		switch class := op.Class(); {
+		case class.IsLoad() && ins.Src == asm.R10, class.IsStore() && ins.Dst == asm.R10:
 			depth = -int(ins.Offset)
-		case op.Class().IsALU() && op.ALUOp() == asm.Mov && op.Source() == asm.RegSource:
-			fromFrame[ins.Dst] = ins.Src == asm.R10
-		case op.Class().IsALU() && op.ALUOp() == asm.Add && op.Source() == asm.ImmSource && fromFrame[ins.Dst] && ins.Constant > -4096:
+		case class == asm.ALU64Class && op.ALUOp() == asm.Add && op.Source() == asm.ImmSource && fromFrame[ins.Dst] && ins.Constant > -4096:
 			depth = -int(ins.Constant) // a larger number is no offset
+		}
+		switch class := op.Class(); {
+		case class.IsLoad(), class.IsALU():
+			fromFrame[ins.Dst] = class == asm.ALU64Class && op.ALUOp() == asm.Mov && op.Source() == asm.RegSource && ins.Src == asm.R10
 		}
 		frames[in] = max(frames[in], (depth+31)/32*32)
 	}
