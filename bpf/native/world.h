@@ -530,6 +530,8 @@ static void disturb_world(struct input *in)
 	}
 	if (pick(in, 2))
 		disturb_trie(in);
+	for (i = 1; i <= PORTS; i++) /* bits of the path alone */
+		VALUE(port, struct port, i)->flags &= ~(EXPRESS_TAGGED | EXPRESS_PADDED);
 	for (i = 0; i < FLOW_BUCKETS; i++)
 		VALUE(netpol_flow, struct pod_flow_bucket, i)->lock.val = 0;
 }
