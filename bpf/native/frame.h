@@ -172,7 +172,8 @@ static void finish_ipv6(struct frame *f, __u32 at)
 	st16(f->b + at + 4, be16(f->length - at - 40));
 }
 
-static void add_inner(struct input *in, struct frame *f, int version)
+/* `rule` or NULL: mostly the packet has the source that it asks for. */
+static void add_inner(struct input *in, struct frame *f, int version, struct pdr *rule)
 {
 	__u8 protocol = transports[pick(in, sizeof(transports))];
 	__u32 at = f->length;
@@ -182,12 +183,16 @@ static void add_inner(struct input *in, struct frame *f, int version)
 		return;
 	if (version == 4) {
 		ipv4_header(in, ip, protocol);
+		if (rule && !rarely(in, 4))
+			st32(ip + 12, rule->source4);
 		if (rarely(in, 8) && more(f, 4))
 			ip[0] = 0x46;
 		add_transport(in, f, protocol, ip + 12, 8);
 		finish_ipv4(f, at);
 	} else {
 		ipv6_header(in, ip, protocol);
+		if (rule && !rarely(in, 4))
+			st64(ip + 8, rule->source6);
 		add_transport(in, f, protocol, ip + 8, 32);
 		finish_ipv6(f, at);
 	}
@@ -211,7 +216,7 @@ static void add_ethernet(struct input *in, struct frame *f)
 		st16(f->b + type + 2, be16(pick(in, 2) ? 100 : take16(in)));
 	}
 	st16(f->b + type, be16(version == 4 ? TYPE_IPV4 : TYPE_IPV6));
-	add_inner(in, f, version);
+	add_inner(in, f, version, 0);
 }
 
 /* ---- GTP-U ---- */
@@ -249,17 +254,19 @@ static void add_extensions(struct input *in, struct frame *f, __u8 *link)
 	}
 }
 
-static __u32 any_teid(struct input *in)
+/* Of a tunnel, of a rule, which is then *of, or any. */
+static __u32 any_teid(struct input *in, struct pdr **of)
 {
 	__u32 slot = pick(in, TUNNELS + PDRS);
 	struct pdr *rule;
 
+	*of = 0;
 	if (rarely(in, 8))
 		return take32(in);
 	if (slot < TUNNELS)
 		return VALUE(tunnel, struct tunnel, slot)->key;
 	slot -= TUNNELS;
-	rule = VALUE(pdr, struct pdr, slot);
+	*of = rule = VALUE(pdr, struct pdr, slot);
 	if (slot >= PDR_SLOTS)
 		return 0x5e000000 + slot;
 	return (__u32)rule->generation
@@ -269,7 +276,8 @@ static __u32 any_teid(struct input *in)
 
 static void add_gtpu(struct input *in, struct frame *f)
 {
-	__u32 udp_at = f->length, at, teid = any_teid(in);
+	struct pdr *rule;
+	__u32 udp_at = f->length, at, teid = any_teid(in, &rule);
 	__u8 *udp = more(f, UDP_LEN), *g = more(f, GTPU_LEN), *options;
 
 	if (!udp || !g)
@@ -289,7 +297,7 @@ static void add_gtpu(struct input *in, struct frame *f)
 	if (g[1] == GTPU_G_PDU && (FRAME_SLOT(teid & 0xffffff) || rarely(in, 8)))
 		add_ethernet(in, f);
 	else if (g[1] == GTPU_G_PDU)
-		add_inner(in, f, pick(in, 2) ? 4 : 6);
+		add_inner(in, f, pick(in, 2) ? 4 : 6, rule);
 	st16(g + 2, be16(f->length - at));
 	st16(udp + 4, be16(f->length - udp_at));
 }
@@ -300,13 +308,14 @@ static void add_gtpu(struct input *in, struct frame *f)
 static void any_segment(struct input *in, __u8 *to)
 {
 	__u32 i = pick(in, aims.sids), octet;
+	struct pdr *rule;
 
 	memcpy(to, &aims.sid[i], 16);
 	for (octet = aims.sid_length[i] / 8; octet < 16; octet++)
 		to[octet] = take8(in) & 1 ? 0 : take8(in);
 	octet = aims.sid_length[i] / 8;
 	if (octet < 12 && rarely(in, 3)) /* Args.Mob.Session of a rule */
-		st32(to + octet + 1, be32(any_teid(in)));
+		st32(to + octet + 1, be32(any_teid(in, &rule)));
 	if (rarely(in, 4))
 		take_octets(in, to, 16);
 }
@@ -358,11 +367,11 @@ static void add_upper(struct input *in, struct frame *f, __u32 link, const __u8 
 	case 0:
 	case 1:
 		f->b[link] = NH_IPV4;
-		return add_inner(in, f, 4);
+		return add_inner(in, f, 4, 0);
 	case 2:
 	case 3:
 		f->b[link] = NH_IPV6;
-		return add_inner(in, f, 6);
+		return add_inner(in, f, 6, 0);
 	case 4:
 		f->b[link] = NH_ETHERNET;
 		return add_ethernet(in, f);
@@ -460,9 +469,9 @@ static void make_frame(struct input *in, struct frame *f)
 	} else if (kind == 10) {
 		add_outer4(in, f);
 	} else if (kind == 11 || kind == 13) {
-		kind == 11 ? add_outer4(in, f) : add_inner(in, f, 4);
+		kind == 11 ? add_outer4(in, f) : add_inner(in, f, 4, 0);
 	} else if (kind == 12 || kind == 14) {
-		add_inner(in, f, 6);
+		add_inner(in, f, 6, 0);
 	} else {
 		__u32 size = in->end - in->p;
 
