@@ -281,7 +281,7 @@ INLINE int leave(struct packet *p, struct forwarding *f)
 	__u32 ue = pdr_of_destination(p);
 
 	reason = ue && !f->internal ? meet_ue(p, ue, f->ue_group) : 0;
-	p->plan.adjacency = f->adjacency;
+	p->plan.adjacency = 0;
 	p->plan.table = f->index;
 	if (reason)
 		return reason;
