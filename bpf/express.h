@@ -219,22 +219,21 @@ INLINE __u32 express_classes4(struct xdp_md *ctx, struct express *x, __u32 row, 
 }
 
 /* The policy that takes frames of a steered port as they are. 0: none does, though one may take
- * packets that have no other way; NOT_TAKEN: the lane leaves this one, which is traced, has a tag, or
- * is a link's. */
+ * packets that have no other way; NOT_TAKEN: the lane leaves this one, which is traced, loses a tag,
+ * or is a link's. */
 GLOBAL int express_policy(struct xdp_md *ctx)
 {
-	void *eth = (void *)(long)ctx->data;
-	struct port_key key = { .ifindex = ctx->ingress_ifindex };
+	__u16 vlan[2] = {}, l3 = 0, matched = 0;
 	struct target *t;
 
 	if (node_settings.trace && is_traced(ctx, ctx->ingress_ifindex))
 		return NOT_TAKEN;
-	t = bpf_map_lookup_elem(&target_by_port, &key);
-	if (eth + ETH_LEN > (void *)(long)ctx->data_end || is_vlan(ld16(eth + 12)))
+	if (frame_type(ctx, &l3, vlan) < 0)
 		return NOT_TAKEN;
-	if (!takes_frames(t))
+	t = target_of_frame(ctx->ingress_ifindex, vlan[0], vlan[1], l3 - ETH_LEN, &matched);
+	if (!t)
 		return 0;
-	return t->kind == TARGET_POLICY ? (int)t->index : NOT_TAKEN;
+	return t->kind == TARGET_POLICY && !matched ? (int)t->index : NOT_TAKEN;
 }
 
 /* A whole frame into a policy. */

@@ -472,8 +472,30 @@ INLINE int frame_input(struct xdp_md *ctx, struct packet *p, __u32 link)
 	return reason == CONTINUE_TO_UE ? send_frame(ctx, p, p->found.ue) : reason;
 }
 
-/* What takes whole frames takes those with tags of their own, too. NOT_TAKEN: nothing takes this
- * one. */
+/* What takes whole frames of a port with `tags` octets of these tags, those with tags of their own, too;
+ * or NULL. The first *matched octets of tags led there, and go. */
+INLINE struct target *target_of_frame(__u32 ifindex, __u16 outer, __u16 inner, __u16 tags,
+				      __u16 *matched)
+{
+	struct port_key key = { .ifindex = ifindex, .outer_vlan = outer, .inner_vlan = inner };
+	struct target *t = bpf_map_lookup_elem(&target_by_port, &key);
+
+	*matched = tags;
+	if (!t && outer && inner) {
+		*matched = VLAN_LEN;
+		key.inner_vlan = 0;
+		t = bpf_map_lookup_elem(&target_by_port, &key);
+		t = takes_frames(t) ? t : 0;
+	}
+	if (!t && (outer || inner)) {
+		*matched = 0;
+		key.outer_vlan = key.inner_vlan = 0;
+		t = bpf_map_lookup_elem(&target_by_port, &key);
+	}
+	return takes_frames(t) ? t : 0;
+}
+
+/* A frame of a port that has entries in steering_by_port. NOT_TAKEN: nothing takes this one. */
 GLOBAL int steer_frame(struct xdp_md *ctx, struct packet *p, __u32 outer, __u32 inner,
 		       __u32 hop_limit)
 {
@@ -482,18 +504,8 @@ GLOBAL int steer_frame(struct xdp_md *ctx, struct packet *p, __u32 outer, __u32 
 
 	if (!p)
 		return NOT_TAKEN;
-	matched = p->in.l3 - ETH_LEN;
-	t = steered_port(p, outer, inner);
-	if (!t && outer && inner) {
-		matched = VLAN_LEN;
-		t = steered_port(p, outer, 0);
-		t = takes_frames(t) ? t : 0;
-	}
-	if (!t && (outer || inner)) {
-		matched = 0;
-		t = steered_port(p, 0, 0);
-	}
-	if (!takes_frames(t))
+	t = target_of_frame(p->port.ifindex, outer, inner, p->in.l3 - ETH_LEN, &matched);
+	if (!t)
 		return NOT_TAKEN;
 	p->found.target_kind = t->kind;
 	if (!may_steer(p->port.flags, t->kind))

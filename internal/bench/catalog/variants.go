@@ -27,6 +27,7 @@ func Variants(list []Function) (out []Function) {
 		}
 		out = append(out, f.variant(suffixTrace, f.Port).traced())
 		if f.Port == node.PortFrames {
+			out = append(out, f.variant(suffixVLAN, f.Port).tagged().whole())
 			continue
 		}
 		out = append(out, f.variant(suffixSteered, node.PortSteered))
@@ -191,6 +192,12 @@ func (f Function) tagged() Function {
 			k.checksum += 4
 		}
 	}
+	return f
+}
+
+// whole is the function that keeps the VLAN tag of its frames.
+func (f Function) whole() Function {
+	f.Want.Payload += 4
 	return f
 }
 
