@@ -256,8 +256,8 @@ INLINE int express_frame(struct xdp_md *ctx, struct express *x, __u32 policy)
 /* ---- whose ---- */
 
 /* What leads to a destination outside of the pools, or NULL: then the journey has to look. Networks
- * behind UEs come before a table of the port, and only the journey looks for them. It also knows
- * which tag says a VLAN, whose packets the table is not for. */
+ * behind UEs come before a table of the port, and only the journey looks for them. The table
+ * steers packets without a VLAN only, and only the journey reads a tag's VLAN. */
 INLINE struct cached *express_target(struct express *x, __u64 hi, __u64 lo, __u32 family)
 {
 	__u32 port = x->port_flags >> PORT_TABLE_SHIFT, table = cache_table(port) | family;

@@ -472,8 +472,9 @@ INLINE int frame_input(struct xdp_md *ctx, struct packet *p, __u32 link)
 	return reason == CONTINUE_TO_UE ? send_frame(ctx, p, p->found.ue) : reason;
 }
 
-/* What takes whole frames of a port with `tags` octets of these tags, those with tags of their own, too;
- * or NULL. The first *matched octets of tags led there, and go. */
+/* The target of whole frames of a port with these VLAN tags, which are `tags` octets, or NULL. Where
+ * none is for all of the tags, one for the first tag or for none takes the frame. *matched: octets of
+ * the tags that it is for, which the frame loses. */
 INLINE struct target *target_of_frame(__u32 ifindex, __u16 outer, __u16 inner, __u16 tags,
 				      __u16 *matched)
 {

@@ -38,9 +38,9 @@ INLINE __u64 express_zero(struct express *x)
 	return zero;
 }
 
-/* 1 if `is` is not 0, else 0. A branch sets it, so that the processor can predict it, and need not
- * wait for the octets that `is` comes from. The verifier must not know which branch set it, or it
- * checks all that follows twice. */
+/* 1 if `is` is not 0, else 0. A branch flips it, so that the processor can predict it, and need not
+ * wait for the octets that `is` comes from. The verifier does not know its value, or it would check
+ * all that follows twice. */
 INLINE __u64 express_bit(struct express *x, int is)
 {
 	__u64 bit = express_zero(x);
