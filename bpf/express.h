@@ -20,10 +20,10 @@ INLINE int express_switch(struct xdp_md *ctx, struct express *x, struct tunnel *
 	struct in6 *from = bpf_map_lookup_elem(&source, &key);
 
 	if (!t->ipv4 || !from || !express_pdu_hash(pdu, octets, end, &g.hash))
-		return NOT_TAKEN;
+		return not_taken();
 	x->hop = express_shared(t->adjacency, g.hash, x->length - express_shrinks(x, ip));
 	if (!x->hop)
-		return NOT_TAKEN;
+		return not_taken();
 	x->tunnel = &t->volume;
 	x->tunnel_length = octets;
 	g.src = ld32(&from->b[12]);
@@ -44,35 +44,35 @@ INLINE int express_receive(struct xdp_md *ctx, struct express *x)
 	struct ipv4 *inner;
 
 	if (ip + IPV4_LEN + UDP_LEN + GTPU_LEN > end)
-		return NOT_TAKEN;
+		return not_taken();
 	header = express_header(x, ip);
 	inner = express_gpdu(x, ip + header, x->length - header, end, &teid, &container);
 	if (!inner || (void *)inner + IPV4_LEN > end)
-		return NOT_TAKEN;
+		return not_taken();
 	slot = pdr_of_teid(x->cfg, teid);
 	if (slot)
 		return express_session(ctx, x, slot, ip, inner, container);
 	slot = teid & 0xffffff;
 	t = bpf_map_lookup_elem(&tunnel, &slot);
 	if (slot >= x->cfg->teid_slots || !t || t->key != teid)
-		return NOT_TAKEN;
+		return not_taken();
 	popped = (void *)inner - ip;
 	opaque(popped);
 	if (t->action == TUNNEL_SWITCH)
 		return express_switch(ctx, x, t, ip, inner, x->length - popped, end);
 	if (t->action != TUNNEL_DECAP)
-		return NOT_TAKEN;
+		return not_taken();
 	x->tunnel = &t->volume;
 	x->tunnel_length = x->length - popped;
 	if (inner->version_ihl == 0x45)
 		return express_nested4(x, inner, end)
-			       ? NOT_TAKEN
+			       ? not_taken()
 			       : express_decap4(ctx, x, inner, end, express_class(x, ip), popped,
 						t->adjacency, t->index);
 	if (is_ipv6(inner) && (void *)inner + IPV6_LEN <= end && !express_nested6(x, (void *)inner))
 		return express_decap6(ctx, x, (void *)inner, end, express_class(x, ip), popped,
 				      t->adjacency, t->index);
-	return NOT_TAKEN;
+	return not_taken();
 }
 
 /* Into a tunnel's one segment. */
@@ -85,7 +85,7 @@ INLINE int express_send_srv6(struct xdp_md *ctx, struct express *x, struct tunne
 	h.hash = express_hash4(ip);
 	x->hop = express_shared(t->adjacency, h.hash, x->length + IPV6_LEN);
 	if (!x->hop)
-		return NOT_TAKEN;
+		return not_taken();
 	x->list = key ? bpf_map_lookup_elem(&list_counter, &key) : 0;
 	h.src = from;
 	h.dst = &t->remote;
@@ -105,13 +105,13 @@ INLINE int express_send_gtpu6(struct xdp_md *ctx, struct express *x, struct tunn
 	x->hop = express_shared(t->adjacency, h.hash,
 				x->length + IPV6_LEN + gtpu_length(h.container));
 	if (!x->hop)
-		return NOT_TAKEN;
+		return not_taken();
 	h.teid = t->teid;
 	h.class = ip->tos;
 	h.hop_limit = x->cfg->hop_limit;
 	h.sum = vouched_sum4(ip, x->length);
 	if (!h.sum)
-		return NOT_TAKEN;
+		return not_taken();
 	h.src = from;
 	h.dst = &t->remote;
 	ipv4_spend(ip);
@@ -127,7 +127,7 @@ INLINE int express_send_gtpu4(struct xdp_md *ctx, struct express *x, struct tunn
 	x->hop = express_shared(t->adjacency, g.hash,
 				x->length + IPV4_LEN + gtpu_length(g.container));
 	if (!x->hop)
-		return NOT_TAKEN;
+		return not_taken();
 	g.src = ld32(&from->b[12]);
 	g.dst = ld32(&t->remote.b[12]);
 	g.teid = t->teid;
@@ -144,7 +144,7 @@ INLINE int express_steer4(struct xdp_md *ctx, struct express *x, __u32 policy, s
 
 	h.hash = express_hash4(ip);
 	if (express_encaps(ctx, x, policy, &h, 0) == NOT_TAKEN)
-		return NOT_TAKEN;
+		return not_taken();
 	h.class = ip->tos;
 	h.next_header = NH_IPV4;
 	ipv4_spend(ip);
@@ -160,7 +160,7 @@ INLINE int express_send(struct xdp_md *ctx, struct express *x, __u32 index, stru
 	__u32 key;
 
 	if (!t)
-		return NOT_TAKEN;
+		return not_taken();
 	x->tunnel = &t->volume;
 	x->tunnel_length = x->length;
 	if (t->action == TUNNEL_LIST)
@@ -168,11 +168,11 @@ INLINE int express_send(struct xdp_md *ctx, struct express *x, __u32 index, stru
 	key = t->source;
 	from = bpf_map_lookup_elem(&source, &key);
 	if (!from)
-		return NOT_TAKEN;
+		return not_taken();
 	if (t->action == TUNNEL_SRV6)
 		return express_send_srv6(ctx, x, t, from, ip, end);
 	if (t->action != TUNNEL_GTPU)
-		return NOT_TAKEN;
+		return not_taken();
 	return t->ipv4 ? express_send_gtpu4(ctx, x, t, from, ip, end)
 		       : express_send_gtpu6(ctx, x, t, from, ip, end);
 }
@@ -184,10 +184,10 @@ INLINE int express_steer6(struct xdp_md *ctx, struct express *x, __u32 policy, s
 
 	if (!express_ipv6(ip, x->length, end, x->port_flags) || is_martian_source6(&ip->src) ||
 	    is_martian_source6(&ip->dst))
-		return NOT_TAKEN;
+		return not_taken();
 	h.hash = express_hash6(ip);
 	if (express_encaps(ctx, x, policy, &h, 0) == NOT_TAKEN)
-		return NOT_TAKEN;
+		return not_taken();
 	h.class = ipv6_class(ip);
 	h.next_header = NH_IPV6;
 	ip->hop_limit--;
@@ -227,13 +227,13 @@ GLOBAL int express_policy(struct xdp_md *ctx)
 	struct target *t;
 
 	if (node_settings.trace && is_traced(ctx, ctx->ingress_ifindex))
-		return NOT_TAKEN;
+		return not_taken();
 	if (frame_type(ctx, &l3, vlan) < 0)
-		return NOT_TAKEN;
+		return not_taken();
 	t = target_of_frame(ctx->ingress_ifindex, vlan[0], vlan[1], l3 - ETH_LEN, &matched);
 	if (!t)
 		return 0;
-	return t->kind == TARGET_POLICY && !matched ? (int)t->index : NOT_TAKEN;
+	return t->kind == TARGET_POLICY && !matched ? (int)t->index : not_taken();
 }
 
 /* A whole frame into a policy. */
@@ -243,12 +243,12 @@ INLINE int express_frame(struct xdp_md *ctx, struct express *x, __u32 policy)
 	struct express_ipv6_header h = {};
 
 	if (eth + ETH_LEN > packet_end(ctx))
-		return NOT_TAKEN;
+		return not_taken();
 	h.hash = flow_ethernet(eth);
 	x->length = frame_length(ctx) - ETH_LEN;
 	if (!may_steer(x->port_flags, TARGET_POLICY) ||
 	    express_encaps(ctx, x, policy, &h, -ETH_LEN) == NOT_TAKEN)
-		return NOT_TAKEN;
+		return not_taken();
 	h.next_header = NH_ETHERNET;
 	return express_push6(ctx, x, &h, -ETH_LEN);
 }
@@ -283,16 +283,16 @@ INLINE int express_destination6(struct xdp_md *ctx, struct express *x, struct ip
 
 	if (pool)
 		return pool->sessions ? express_to_ue(ctx, x, pool->base + (be64(hi) & ~pool->mask))
-				      : NOT_TAKEN;
+				      : not_taken();
 	index = is_n6(x->port_flags) ? pdr_of_ue6(x->cfg, hi) : 0;
 	if (index)
 		return express_to_ue(ctx, x, index);
 	to = express_target(x, hi, ld64(&ip->dst.b[8]), 0);
 	if (!to || !may_steer(x->port_flags, to->kind))
-		return NOT_TAKEN;
+		return not_taken();
 	if (to->kind == TARGET_PDR)
 		return express_to_ue(ctx, x, to->index);
-	return to->kind == TARGET_POLICY ? express_steer6(ctx, x, to->index, ip, end) : NOT_TAKEN;
+	return to->kind == TARGET_POLICY ? express_steer6(ctx, x, to->index, ip, end) : not_taken();
 }
 
 /* End.DX2, DX4, DX6, DT4, DT6, DT46. */
@@ -304,7 +304,7 @@ INLINE int express_end_d(struct xdp_md *ctx, struct express *x, struct local_sid
 	__u32 adj = sid->adjacency, table = adj ? 0 : sid->table, popped = inner - (void *)ip;
 
 	if (!inner || !takes(sid, type))
-		return NOT_TAKEN;
+		return not_taken();
 	opaque(popped);
 	if (sid->flags & SID_SESSIONS)
 		return express_sid_sessions(ctx, x, sid, counter, ip, inner, type, end);
@@ -323,23 +323,23 @@ INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip
 
 	x->length = IPV6_LEN + be16(ld16(&ip->payload_length));
 	if (!is_ipv6(ip) || !express_complete(ctx, x, ip, end))
-		return NOT_TAKEN;
+		return not_taken();
 	sid = find_sid(x->cfg, &ip->dst, &index);
 	if (refuse6(x->cfg, x->port_flags, x->access, sid, ip))
-		return NOT_TAKEN;
+		return not_taken();
 	if (!sid && is_gtpu6(x->cfg, &ip->dst))
 		return ip->next_header == NH_UDP && ip->hop_limit > 1 && inner + UDP_LEN <= end &&
 				       ld16(inner + 2) == be16(GTPU_PORT) &&
 				       !refuse_gtpu6(x->port_flags, x->access, &ip->src)
 			       ? RECEIVES
-			       : NOT_TAKEN;
+			       : not_taken();
 	if (!sid)
 		return refuse_ue6(x->cfg, x->port_flags, ip)
-			       ? NOT_TAKEN
+			       ? not_taken()
 			       : express_destination6(ctx, x, ip, end);
 	x->sid = bpf_map_lookup_elem(&sid_counter, &index);
 	if (!x->sid)
-		return NOT_TAKEN;
+		return not_taken();
 	switch (sid->behavior) {
 	case END:
 	case END_X:
@@ -365,7 +365,7 @@ INLINE int express_input6(struct xdp_md *ctx, struct express *x, struct ipv6 *ip
 	case END_M_GTP6_D_DI:
 		return express_gtp6_d(ctx, x, sid, ip, end);
 	}
-	return NOT_TAKEN;
+	return not_taken();
 }
 
 INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip, void *end)
@@ -377,23 +377,23 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 
 	if (ip->version_ihl != 0x45 || ip->ttl <= 1 || (void *)udp + UDP_LEN > end ||
 	    ld16(&ip->fragment) & be16(IPV4_FRAGMENT_MASK))
-		return NOT_TAKEN;
+		return not_taken();
 	x->length = be16(ld16(&ip->length));
 	if (!express_complete(ctx, x, ip, end))
-		return NOT_TAKEN;
+		return not_taken();
 	if (!ipv4_holds(ipv4_sum(ip)))
-		return NOT_TAKEN;
+		return not_taken();
 	if (is_gtpu4(x->cfg, dst))
 		return ip->protocol == NH_UDP && ld16(&udp->dst) == be16(GTPU_PORT) &&
 				       !refuse_gtpu4(x->port_flags, x->access, ld32(&ip->src))
 			       ? RECEIVES
-			       : NOT_TAKEN;
+			       : not_taken();
 	if (refuse_ue4(x->cfg, x->port_flags, ip))
-		return NOT_TAKEN;
+		return not_taken();
 	if (x->cfg->nats && is_n6(x->port_flags)) {
 		which = nat_from_n6(ld32(&ip->src), dst);
 		if (which == NAT_OTHER)
-			return NOT_TAKEN;
+			return not_taken();
 		if (which)
 			return express_to_nat(ctx, x, ip, end, which);
 	}
@@ -407,7 +407,7 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 			return express_to_ue(ctx, x, which);
 		to = express_target(x, dst, ~0ull, CACHE_IPV4);
 		if (!to || !may_steer(x->port_flags, to->kind))
-			return NOT_TAKEN;
+			return not_taken();
 		index = to->index;
 		kind = to->kind;
 		if (kind == TARGET_PDR)
@@ -419,14 +419,14 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 		if (kind == TARGET_CLASSES)
 			index = express_classes4(ctx, x, index, ip);
 		if (!index || is_martian_source4(dst))
-			return NOT_TAKEN;
+			return not_taken();
 	}
 	if (!express_ipv4(ip, x->length, end, x->port_flags) || is_martian_source4(ld32(&ip->src)))
-		return NOT_TAKEN;
+		return not_taken();
 	if (kind == TARGET_TUNNEL)
 		return express_send(ctx, x, index, ip, end);
 	return kind == TARGET_POLICY || kind == TARGET_CLASSES ? express_steer4(ctx, x, index, ip)
-							       : NOT_TAKEN;
+							       : not_taken();
 }
 
 /* Where the IP header is, behind one VLAN tag at most. */
@@ -483,16 +483,16 @@ INLINE int express(struct xdp_md *ctx)
 	if (x.port_flags & PORT_STEERED) {
 		policy = express_policy(ctx);
 		if (policy)
-			return policy > 0 ? express_frame(ctx, &x, policy) : NOT_TAKEN;
+			return policy > 0 ? express_frame(ctx, &x, policy) : not_taken();
 	}
 	data = (void *)(long)ctx->data;
 	end = (void *)(long)ctx->data_end;
 	if (data + ETH_LEN + VLAN_LEN > end || !is_for_port(in->mac, data))
-		return NOT_TAKEN;
+		return not_taken();
 	l3 = express_tags(&x, data);
 	opaque(l3); /* from here on addresses start here, and not at the frame */
 	if (l3 + IPV6_LEN > end)
-		return NOT_TAKEN;
+		return not_taken();
 	type = ld16(l3 - 2);
 	if (type == be16(TYPE_IPV6) && !express_traced(ctx, &x, l3, 1))
 		verdict = express_input6(ctx, &x, l3, end);

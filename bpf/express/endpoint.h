@@ -48,12 +48,12 @@ INLINE int express_decap4(struct xdp_md *ctx, struct express *x, struct ipv4 *in
 
 	if (!express_ipv4(inner, length, end, x->port_flags) || !ecn_stays(outer, inner->tos) ||
 	    is_martian_source4(ld32(&inner->src)) || (adj && is_martian_source4(ld32(&inner->dst))))
-		return NOT_TAKEN;
+		return not_taken();
 	x->hop = adj ? express_adjacency(adj, length)
 		     : express_route4(ctx, x, ld32(&inner->dst), table, length,
 				      express_l3(x) + popped);
 	if (!x->hop)
-		return NOT_TAKEN;
+		return not_taken();
 	ipv4_spend(inner);
 	return express_cut(ctx, x, popped, TYPE_IPV4);
 }
@@ -66,12 +66,12 @@ INLINE int express_decap6(struct xdp_md *ctx, struct express *x, struct ipv6 *in
 	if (!express_ipv6(inner, length, end, x->port_flags) ||
 	    !ecn_stays(outer, ipv6_class(inner)) || is_martian_source6(&inner->src) ||
 	    is_martian_source6(&inner->dst)) /* the cache may have it for End */
-		return NOT_TAKEN;
+		return not_taken();
 	x->hop = adj ? express_adjacency(adj, length)
 		     : express_route(ctx, x, ld64(&inner->dst), ld64(&inner->dst.b[8]), table,
 				     length, express_l3(x) + popped);
 	if (!x->hop)
-		return NOT_TAKEN;
+		return not_taken();
 	inner->hop_limit--;
 	return express_cut(ctx, x, popped, TYPE_IPV6);
 }
@@ -84,10 +84,10 @@ INLINE int express_decap_frame(struct xdp_md *ctx, struct express *x, __u32 popp
 	int behind = express_received(x) - express_l3(x) - x->length, verdict;
 
 	if (frame < ETH_LEN)
-		return NOT_TAKEN;
+		return not_taken();
 	x->hop = express_adjacency(adj, frame - ETH_LEN);
 	if (!x->hop || x->hop->tags)
-		return NOT_TAKEN;
+		return not_taken();
 	if ((behind && bpf_xdp_adjust_tail(ctx, -behind)) ||
 	    bpf_xdp_adjust_head(ctx, express_l3(x) + popped))
 		return XDP_ABORTED; /* cannot be: it only shrinks */
@@ -114,10 +114,10 @@ INLINE int express_csid(struct xdp_md *ctx, struct express *x, struct local_sid 
 	struct words next;
 
 	if (ip->hop_limit <= 1 || !next_csid(sid, ip, &next))
-		return NOT_TAKEN;
+		return not_taken();
 	x->hop = express_way(ctx, x, sid, next.hi, next.lo);
 	if (!x->hop)
-		return NOT_TAKEN;
+		return not_taken();
 	advance(ip, 0, &next);
 	return express_stay(ctx, x, TYPE_IPV6);
 }
@@ -155,11 +155,11 @@ INLINE int express_end(struct xdp_md *ctx, struct express *x, struct local_sid *
 		return express_csid(ctx, x, sid, ip, end);
 	segment = express_segment(x, ip, end);
 	if (!segment)
-		return NOT_TAKEN;
+		return not_taken();
 	left = srh->segments_left;
 	x->hop = express_way(ctx, x, sid, ld64(segment), ld64(segment + 8));
 	if (!x->hop)
-		return NOT_TAKEN;
+		return not_taken();
 	advance(ip, srh, segment);
 	if (left == 1 && sid->flavors & FLAVOR_PSP &&
 	    take_srh_out(ctx, l3, l3 + IPV6_LEN, l3 + 6) < 0)
@@ -175,10 +175,10 @@ INLINE int express_b6(struct xdp_md *ctx, struct express *x, struct local_sid *s
 	void *segment = express_segment(x, ip, end);
 
 	if (!segment)
-		return NOT_TAKEN;
+		return not_taken();
 	h.hash = express_hash6(ip);
 	if (express_encaps(ctx, x, sid->policy, &h, 0) == NOT_TAKEN)
-		return NOT_TAKEN;
+		return not_taken();
 	h.class = ipv6_class(ip);
 	h.next_header = NH_IPV6;
 	advance(ip, (void *)ip + IPV6_LEN, segment);
@@ -192,12 +192,12 @@ INLINE int express_map(struct xdp_md *ctx, struct express *x, struct local_sid *
 	struct mobile *m = bpf_map_lookup_elem(&mobile, &sid->mobile);
 
 	if (!m || ip->hop_limit <= 1)
-		return NOT_TAKEN;
+		return not_taken();
 	x->hop = m->adjacency ? express_shared(m->adjacency, flow_again(ipv6_flow(ip)), x->length)
 			      : express_route(ctx, x, ld64(&m->target), ld64(&m->target.b[8]),
 					      MAIN_TABLE, x->length, express_l3(x) | FLOW_OF_LABEL);
 	if (!x->hop)
-		return NOT_TAKEN;
+		return not_taken();
 	map_checksum(ip, end, x->length, &m->target);
 	advance(ip, 0, &m->target);
 	return express_stay(ctx, x, TYPE_IPV6);

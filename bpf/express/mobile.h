@@ -44,11 +44,11 @@ INLINE int express_gtp6_e(struct xdp_md *ctx, struct express *x, struct local_si
 	    (void *)srh + SRH_LEN + SEGMENT_LEN > end || ld16(&srh->type) != (SRH_TYPE | 1 << 8) ||
 	    ip->hop_limit <= 1 || /* Segments Left 1 */
 	    !holds_segments(srh))
-		return NOT_TAKEN;
+		return not_taken();
 	skip = srh->length;
 	opaque(skip);
 	if (skip > 2ULL * MAX_SEGMENTS)
-		return NOT_TAKEN;
+		return not_taken();
 	inner = (void *)srh + SRH_LEN + 8ULL * skip;
 	popped = IPV6_LEN + SRH_LEN + 8 * skip;
 	opaque(popped);
@@ -61,9 +61,9 @@ INLINE int express_gtp6_e(struct xdp_md *ctx, struct express *x, struct local_si
 		h.sum = vouched_sum6(inner, length);
 	}
 	if (!h.sum)
-		return NOT_TAKEN;
+		return not_taken();
 	if (express_gateway_syn(ctx, x, express_l3(x) + popped))
-		return NOT_TAKEN;
+		return not_taken();
 	args = args_mob_read(&ip->dst, sid->length);
 	h.teid = args_mob_session(args);
 	h.container = express_args_container(m, args);
@@ -76,7 +76,7 @@ INLINE int express_gtp6_e(struct xdp_md *ctx, struct express *x, struct local_si
 		express_route(ctx, x, room->last.hi, room->last.lo, MAIN_TABLE,
 			      length + IPV6_LEN + gtpu_length(h.container), express_l3(x) + popped);
 	if (!x->hop)
-		return NOT_TAKEN;
+		return not_taken();
 	return express_push_gtpu6(ctx, x, &h, popped);
 }
 
@@ -92,7 +92,7 @@ INLINE int express_gtp4_e(struct xdp_md *ctx, struct express *x, struct local_si
 	__u32 popped = inner - (void *)ip, length;
 
 	if (!m || !inner || ip->hop_limit <= 1)
-		return NOT_TAKEN;
+		return not_taken();
 	opaque(popped);
 	length = x->length - popped;
 	if (type == NH_IPV4 && express_ipv4(inner, length, end, x->port_flags))
@@ -100,9 +100,9 @@ INLINE int express_gtp4_e(struct xdp_md *ctx, struct express *x, struct local_si
 	else if (type == NH_IPV6 && express_ipv6(inner, length, end, x->port_flags))
 		h.hash = express_hash6(inner);
 	else
-		return NOT_TAKEN;
+		return not_taken();
 	if (express_gateway_syn(ctx, x, express_l3(x) + popped))
-		return NOT_TAKEN;
+		return not_taken();
 	to = read_gtp4(sid, m, ip);
 	h.dst = to.dst;
 	h.src = to.src;
@@ -116,7 +116,7 @@ INLINE int express_gtp4_e(struct xdp_md *ctx, struct express *x, struct local_si
 				length + IPV4_LEN + gtpu_length(h.container),
 				express_l3(x) + popped);
 	if (!x->hop)
-		return NOT_TAKEN;
+		return not_taken();
 	return express_push_gtpu4(ctx, x, &h, popped);
 }
 
@@ -192,13 +192,13 @@ INLINE int express_gtp6_d(struct xdp_md *ctx, struct express *x, struct local_si
 
 	if (!m || !room || ip->next_header != NH_UDP || (void *)udp + UDP_LEN > end ||
 	    ip->hop_limit <= 1 || ld16(&udp->dst) != be16(GTPU_PORT))
-		return NOT_TAKEN;
+		return not_taken();
 	inner = express_gpdu(x, udp, x->length - IPV6_LEN, end, &teid, &container);
 	if (!inner)
-		return NOT_TAKEN;
+		return not_taken();
 	popped = inner - (void *)ip;
 	if (!express_take_pdu(x, m, inner, x->length - popped, end, &h))
-		return NOT_TAKEN;
+		return not_taken();
 	h.args = srh_args(express_put_args(container, teid), m->args_offset);
 	if (sid->behavior == END_M_GTP6_D_DI) {
 		h.last = &room->last;
@@ -206,7 +206,7 @@ INLINE int express_gtp6_d(struct xdp_md *ctx, struct express *x, struct local_si
 	}
 	if (express_gateway_syn(ctx, x, express_l3(x) + popped) ||
 	    express_encaps(ctx, x, sid->policy, &h, popped) == NOT_TAKEN)
-		return NOT_TAKEN;
+		return not_taken();
 	h.src = &m->source;
 	h.class = ipv6_class(ip);
 	h.hop_limit = ip->hop_limit - 1;
@@ -247,23 +247,23 @@ INLINE int express_gtp4_d(struct xdp_md *ctx, struct express *x, struct cached *
 	inner = express_gpdu(x, (void *)ip + IPV4_LEN, x->length - IPV4_LEN, end, &teid,
 			     &container);
 	if (!m || !room || !inner)
-		return NOT_TAKEN;
+		return not_taken();
 	popped = inner - (void *)ip;
 	if (!express_take_pdu(x, m, inner, x->length - popped, end, &h) ||
 	    express_gateway_syn(ctx, x, express_l3(x) + popped))
-		return NOT_TAKEN;
+		return not_taken();
 	st128(&room->src, gtp4_source(m, ld32(&ip->src)));
 	st128(&room->last, gtp4_sid(m, ld32(&ip->dst), express_put_args(container, teid)));
 	h.dst = &room->last;
 	if (m->policy) {
 		h.last = &room->last;
 		if (express_encaps(ctx, x, m->policy, &h, popped) == NOT_TAKEN)
-			return NOT_TAKEN;
+			return not_taken();
 	} else {
 		x->hop = express_sid_route(ctx, x, m, to, ld32(&ip->dst),
 					   x->length - popped + IPV6_LEN, express_l3(x) + popped);
 		if (!x->hop)
-			return NOT_TAKEN;
+			return not_taken();
 	}
 	h.src = &room->src;
 	h.class = ip->tos;

@@ -160,11 +160,11 @@ INLINE int express_encaps(struct xdp_md *ctx, struct express *x, __u32 policy,
 	struct chosen_list c;
 
 	if (find_list(policy, h->hash, !!h->last, &c))
-		return NOT_TAKEN;
+		return not_taken();
 	x->hop = express_shared(c.list->adjacency, h->hash,
 				x->length - popped + srv6_length(c.srh_segments));
 	if (!x->hop)
-		return NOT_TAKEN;
+		return not_taken();
 	x->list = bpf_map_lookup_elem(&list_counter, &c.index);
 	h->list = c.list;
 	h->src = &c.list->source;

@@ -200,15 +200,15 @@ INLINE int express_into(struct xdp_md *ctx, struct express *x, struct pdr *entry
 					 ? 0
 					 : express_vpn(x, f, ip, version);
 		if (!express_rule_segment(ctx, x, f, policy, &h, kept))
-			return NOT_TAKEN;
+			return not_taken();
 	} else if (f->kind == FORWARD_GTPU) {
 		x->hop = express_shared(f->adjacency, hash, kept + pushed);
 		if (!f->ipv4)
 			sum = version == 4 ? vouched_sum4(ip, kept) : vouched_sum6(ip, kept);
 		if (!x->hop || (!f->ipv4 && !sum))
-			return NOT_TAKEN;
+			return not_taken();
 	} else {
-		return NOT_TAKEN;
+		return not_taken();
 	}
 	verdict = express_rates(x, f, entry, rule, kept);
 	if (verdict != CONTINUE)
@@ -245,7 +245,7 @@ GLOBAL int express_send_rule(struct xdp_md *ctx, __u32 index, __u32 where, __u32
 	__u8 class, version;
 
 	if (!entry || l3 > MAX_OFFSET || (void *)ip + IPV4_LEN > end)
-		return NOT_TAKEN;
+		return not_taken();
 	x.port_flags = port_flags;
 	x.length = l3 - express_l3(&x) + kept;
 	if (express_ipv4(ip, kept, end, port_flags) && !is_martian_source4(ld32(&ip->src))) {
@@ -257,14 +257,14 @@ GLOBAL int express_send_rule(struct xdp_md *ctx, __u32 index, __u32 where, __u32
 		class = ipv6_class(six);
 		hash = express_hash6(six);
 	} else {
-		return NOT_TAKEN;
+		return not_taken();
 	}
 	x.rule = index;
 	read_rule(&rule, entry);
 	entry = express_choose(ctx, &x, entry, &rule, l3, kept, PACKET_TO_UE);
 	f = entry ? express_forwarding(&x, entry, &rule) : 0;
 	if (!entry || !f || express_syn(ctx, &x, l3))
-		return NOT_TAKEN;
+		return not_taken();
 	x.tunnel_length = kept;
 	x.sid = sid ? bpf_map_lookup_elem(&sid_counter, &sid) : 0;
 	return express_into(ctx, &x, entry, &rule, f, ip, kept, version, class, hash);
@@ -285,11 +285,11 @@ INLINE int express_from_nat(struct xdp_md *ctx, struct express *x, struct pdr *e
 	int read = nat_read(ctx, l3, 0), verdict;
 
 	if (read < 0 || read & NAT_READ_QUOTED || nat_of_address(ld32(&inner->dst)))
-		return NOT_TAKEN;
+		return not_taken();
 	x->hop = express_adjacency(slot ? slot->index : find_far(ld32(&inner->dst), ~0ull, table),
 				   length);
 	if (!x->hop)
-		return NOT_TAKEN;
+		return not_taken();
 	verdict = express_rates(x, f, entry, rule, length);
 	if (verdict != CONTINUE)
 		return verdict;
@@ -325,22 +325,22 @@ INLINE int express_from_ue4(struct xdp_md *ctx, struct express *x, struct pdr *e
 	int verdict;
 
 	if (!express_ipv4(inner, length, packet_end(ctx), x->port_flags))
-		return NOT_TAKEN;
+		return not_taken();
 	if (express_is_pushed(f, outer, inner->tos))
 		return express_nested4(x, inner, packet_end(ctx))
-			       ? NOT_TAKEN
+			       ? not_taken()
 			       : express_send_rule(ctx, x->rule,
 						   sought_at(express_inner(x), length), 0,
 						   x->port_flags);
 	if (f->kind != FORWARD_TABLE || f->internal || !ecn_stays(outer, inner->tos))
-		return NOT_TAKEN;
+		return not_taken();
 	which = x->cfg->nats ? nat_of_ue(ld32(&inner->src)) : 0;
 	if (which)
 		return express_from_nat(ctx, x, entry, rule, f, inner, which, length);
 	x->hop = express_route4(ctx, x, ld32(&inner->dst), f->index | CACHE_GUARDED, length,
 				express_inner(x));
 	if (!x->hop)
-		return NOT_TAKEN;
+		return not_taken();
 	verdict = express_rates(x, f, entry, rule, length);
 	if (verdict != CONTINUE)
 		return verdict;
@@ -355,19 +355,19 @@ INLINE int express_from_ue6(struct xdp_md *ctx, struct express *x, struct pdr *e
 	int verdict;
 
 	if (!express_ipv6(inner, length, packet_end(ctx), x->port_flags))
-		return NOT_TAKEN;
+		return not_taken();
 	if (express_is_pushed(f, outer, ipv6_class(inner)))
 		return express_nested6(x, inner)
-			       ? NOT_TAKEN
+			       ? not_taken()
 			       : express_send_rule(ctx, x->rule,
 						   sought_at(express_inner(x), length), 0,
 						   x->port_flags);
 	if (f->kind != FORWARD_TABLE || f->internal || !ecn_stays(outer, ipv6_class(inner)))
-		return NOT_TAKEN;
+		return not_taken();
 	x->hop = express_route(ctx, x, ld64(&inner->dst), ld64(&inner->dst.b[8]),
 			       f->index | CACHE_GUARDED, length, express_inner(x));
 	if (!x->hop)
-		return NOT_TAKEN;
+		return not_taken();
 	verdict = express_rates(x, f, entry, rule, length);
 	if (verdict != CONTINUE)
 		return verdict;
@@ -384,15 +384,15 @@ INLINE int express_session_onward(struct xdp_md *ctx, struct express *x, struct 
 	int verdict;
 
 	if (!f->ipv4 || !express_pdu_hash(inner, x->tunnel_length, packet_end(ctx), &g.hash))
-		return NOT_TAKEN;
+		return not_taken();
 	if ((void *)inner + IPV6_LEN > packet_end(ctx))
-		return NOT_TAKEN;
+		return not_taken();
 	if (inner->version_ihl == 0x45 ? express_nested4(x, inner, packet_end(ctx))
 				       : express_nested6(x, (void *)inner))
-		return NOT_TAKEN;
+		return not_taken();
 	x->hop = express_shared(f->adjacency, g.hash, x->length - express_shrinks(x, ip));
 	if (!x->hop)
-		return NOT_TAKEN;
+		return not_taken();
 	verdict = express_rates(x, f, entry, rule, x->tunnel_length);
 	if (verdict != CONTINUE)
 		return verdict;
@@ -426,18 +426,18 @@ INLINE int express_session(struct xdp_md *ctx, struct express *x, __u32 index, v
 	opaque(popped);
 	x->tunnel_length = x->length - popped;
 	if (!head)
-		return NOT_TAKEN;
+		return not_taken();
 	read_rule(&rule, head); /* one word says what sources are asked for, and which filters */
 	if (!express_source(ctx, head, rule.flags, inner))
-		return NOT_TAKEN;
+		return not_taken();
 	x->rule = index;
 	entry = express_choose(ctx, x, head, &rule, express_inner(x), x->tunnel_length,
 			       container_qfi(container));
 	f = entry ? express_forwarding(x, entry, &rule) : 0;
 	if (!entry || !f || express_syn(ctx, x, express_inner(x)))
-		return NOT_TAKEN;
+		return not_taken();
 	if (f->kind == FORWARD_GTPU && (container ? f->control : rule.flags >> PDR_CONTAINER_SHIFT))
-		return NOT_TAKEN; /* it loses its container, or gets one */
+		return not_taken(); /* it loses its container, or gets one */
 	if (f->kind == FORWARD_GTPU)
 		return express_session_onward(ctx, x, entry, &rule, f, ip, inner);
 	if (inner->version_ihl == 0x45)
@@ -463,15 +463,15 @@ INLINE int express_to_nat(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 	int read, verdict;
 
 	if (!express_ipv4(ip, x->length, end, x->port_flags) || nat_of_address(ld32(&ip->src)))
-		return NOT_TAKEN;
+		return not_taken();
 	read = nat_read(ctx, express_l3(x), 1);
 	if (read < 0 || read & NAT_READ_QUOTED)
-		return NOT_TAKEN;
+		return not_taken();
 	ue = nat_ue_of(nat_number(which), be32(public) & ~nat_number(which)->address_mask, read,
 		       &port);
 	pool = ue ? find_pool4(x->cfg, ue) : 0;
 	if (!pool || !pool->sessions)
-		return NOT_TAKEN;
+		return not_taken();
 	nat_rewrite(ctx, express_l3(x), NAT_DESTINATION, be32(ue), port);
 	verdict = express_to_ue(ctx, x, pool->base + (ue & ~pool->mask));
 	if (verdict == NOT_TAKEN)
@@ -507,7 +507,7 @@ INLINE int express_sid_sessions(struct xdp_md *ctx, struct express *x, struct lo
 	return index ? express_send_rule(ctx, index,
 					 sought_at(express_l3(x) + popped, x->length - popped),
 					 counter, x->port_flags)
-		     : NOT_TAKEN;
+		     : not_taken();
 }
 
 #endif
