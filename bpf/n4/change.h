@@ -143,10 +143,13 @@ INLINE int find_rules(struct n4_session *s, struct n4_message *m, struct n4_plan
 	return plan->found;
 }
 
-INLINE int plan_all(struct n4_session *s, struct n4_message *m, struct n4_plan *plan)
+/* A function of its own: the verifier goes through its loops once. */
+GLOBAL int plan_all(struct n4_session *s, struct n4_message *m, struct n4_plan *plan)
 {
 	__u32 i, n;
 
+	if (!s || !m || !plan)
+		return NOT_HERE;
 	for (i = 0; i < N4_FARS && i < m->updates; i++)
 		if (!find_rules(s, m, plan, i))
 			return NOT_HERE;

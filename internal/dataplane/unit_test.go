@@ -258,8 +258,8 @@ var verifierCeiling = map[string]uint32{
 	abi.ProgCulvertXdp:     252_000,
 	abi.ProgCulvertCpu:     252_000, // the same, where packets are spread over CPUs
 	abi.ProgCulvertSpread:  15_000,
-	abi.ProgCulvertN4:      60_000,
-	abi.ProgCulvertN4First: 60_000, // the same, before the data path
+	abi.ProgCulvertN4:      65_000,
+	abi.ProgCulvertN4First: 65_000, // the same, before the data path
 	abi.ProgCulvertN4Port:  20,
 	abi.ProgCulvertPod:     42_000,
 	abi.ProgCulvertUplink:  86_000,
@@ -299,7 +299,7 @@ func TestStackDepth(t *testing.T) {
 	var in string
 	var fromFrame [11]bool // registers that hold the frame pointer
 	instructions := append(slices.Clone(spec.Programs[abi.ProgCulvertXdp].Instructions), spec.Programs[abi.ProgCulvertCpu].Instructions...)
-	for _, name := range []string{abi.ProgCulvertPod, abi.ProgCulvertUplink, abi.ProgCulvertForward, abi.ProgCulvertClosed} {
+	for _, name := range []string{abi.ProgCulvertPod, abi.ProgCulvertUplink, abi.ProgCulvertForward, abi.ProgCulvertClosed, abi.ProgCulvertN4, abi.ProgCulvertN4First} {
 		instructions = append(instructions, spec.Programs[name].Instructions...)
 	}
 	for _, ins := range instructions {
@@ -333,7 +333,7 @@ func TestStackDepth(t *testing.T) {
 		}
 		return frames[name] + most, fmt.Sprintf("%s %d, %s", name, frames[name], chain)
 	}
-	for _, program := range []string{abi.ProgCulvertXdp, abi.ProgCulvertCpu, abi.ProgCulvertPod, abi.ProgCulvertUplink, abi.ProgCulvertForward, abi.ProgCulvertClosed} {
+	for _, program := range []string{abi.ProgCulvertXdp, abi.ProgCulvertCpu, abi.ProgCulvertPod, abi.ProgCulvertUplink, abi.ProgCulvertForward, abi.ProgCulvertClosed, abi.ProgCulvertN4, abi.ProgCulvertN4First} {
 		got, chain := deepest(program)
 		t.Logf("%s: %d of 512 octets: %s", program, got, chain)
 		if got > 512 || frames["journey"] == 0 || len(calls[program]) < 2 {
