@@ -21,7 +21,7 @@ INLINE int express_switch(struct xdp_md *ctx, struct express *x, struct tunnel *
 
 	if (!t->ipv4 || !from || !express_pdu_hash(pdu, octets, end, &g.hash))
 		return not_taken();
-	x->hop = express_shared(t->adjacency, g.hash, x->length - express_shrinks(x, ip));
+	x->hop = express_shared(t->adjacency, g.hash, x->length - express_shrinks(x));
 	if (!x->hop)
 		return not_taken();
 	x->tunnel = &t->volume;
@@ -45,7 +45,8 @@ INLINE int express_receive(struct xdp_md *ctx, struct express *x)
 
 	if (ip + IPV4_LEN + UDP_LEN + GTPU_LEN > end)
 		return not_taken();
-	header = express_header(x, ip);
+	x->is6 = express_bit(x, *(__u8 *)ip & 0x20);
+	header = express_header(x);
 	inner = express_gpdu(x, ip + header, x->length - header, end, &teid, &container);
 	if (!inner || (void *)inner + IPV4_LEN > end)
 		return not_taken();
@@ -182,8 +183,8 @@ INLINE int express_steer6(struct xdp_md *ctx, struct express *x, __u32 policy, s
 {
 	struct express_ipv6_header h = {};
 
-	if (!express_ipv6(ip, x->length, end, x->port_flags) || is_martian_source6(&ip->src) ||
-	    is_martian_source6(&ip->dst))
+	if (ip->hop_limit <= 1 || !express_payload6(ip, x->length, end, x->port_flags) ||
+	    is_martian_source6(&ip->src) || is_martian_source6(&ip->dst))
 		return not_taken();
 	h.hash = express_hash6(ip);
 	if (express_encaps(ctx, x, policy, &h, 0) == NOT_TAKEN)
@@ -421,7 +422,8 @@ INLINE int express_input4(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 		if (!index || is_martian_source4(dst))
 			return not_taken();
 	}
-	if (!express_ipv4(ip, x->length, end, x->port_flags) || is_martian_source4(ld32(&ip->src)))
+	if (!express_payload4(ip, x->length, end, x->port_flags) ||
+	    is_martian_source4(ld32(&ip->src)))
 		return not_taken();
 	if (kind == TARGET_TUNNEL)
 		return express_send(ctx, x, index, ip, end);
@@ -441,28 +443,22 @@ INLINE void *express_tags(struct express *x, void *data)
 	return data + ETH_LEN + tag * VLAN_LEN;
 }
 
-/* Whether a trace asks for the packet: then the journey takes and records it. */
-INLINE int express_traced(struct xdp_md *ctx, struct express *x, void *ip, int is6)
+/* Whether the trace asks for the packet: then the journey takes and records it. */
+INLINE int express_asked_for(struct xdp_md *ctx, void *ip, int is6)
 {
 	__u32 zero = 0;
-	struct trace_filter *filter;
+	struct trace_filter *filter = bpf_map_lookup_elem(&trace_filter, &zero);
 	struct ipv4 *four = ip;
 	struct ipv6 *six = ip;
 
-	if (!x->cfg->trace)
-		return 0;
-	filter = bpf_map_lookup_elem(&trace_filter, &zero);
 	return filter && asks_for(filter, ctx->ingress_ifindex,
 				  is6 ? words_at(&six->src) : mapped(ld32(&four->src)),
 				  is6 ? words_at(&six->dst) : mapped(ld32(&four->dst)));
 }
 
-/* Cuts what was behind the packet, unless that may stay. 0 or less. */
-INLINE int express_cut_behind(struct xdp_md *ctx, struct express *x)
+INLINE int express_traced(struct xdp_md *ctx, struct express *x, void *ip, int is6)
 {
-	__u32 received = express_received(x), behind = received - express_l3(x) - x->length;
-
-	return may_stay_behind(behind, received) ? 0 : bpf_xdp_adjust_tail(ctx, -(int)behind);
+	return x->cfg->trace && express_asked_for(ctx, ip, is6);
 }
 
 /* The verdict, or NOT_TAKEN with the frame as it was. */
@@ -500,7 +496,7 @@ INLINE int express(struct xdp_md *ctx)
 		verdict = express_input4(ctx, &x, l3, end);
 	if (verdict == RECEIVES)
 		verdict = express_receive(ctx, &x);
-	if (verdict == XDP_REDIRECT && x.port_flags & EXPRESS_PADDED && express_cut_behind(ctx, &x))
+	if (verdict == XDP_REDIRECT && express_cut_behind(ctx, &x, 0))
 		return XDP_ABORTED; /* cannot be: that many octets were behind the packet */
 	return verdict;
 }

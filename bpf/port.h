@@ -101,9 +101,12 @@ INLINE int refuse_at_edge(struct settings *cfg, __u32 flags, struct ipv6 *ip, in
 INLINE int refuse6(struct settings *cfg, __u32 flags, __u32 index, struct local_sid *sid,
 		   struct ipv6 *ip)
 {
-	int inside = flags & (PORT_SR | PORT_EDGE) && in_domain(cfg, &ip->src);
+	int inside;
 
-	if (!sid || !(flags & PORT_ROLES))
+	if (!(flags & PORT_ROLES))
+		return 0;
+	inside = flags & (PORT_SR | PORT_EDGE) && in_domain(cfg, &ip->src);
+	if (!sid)
 		return refuse_at_edge(cfg, flags, ip, inside);
 	if (flags & PORT_SR && inside)
 		return 0;

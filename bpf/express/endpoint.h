@@ -36,7 +36,10 @@ INLINE void *express_upper(struct express *x, struct ipv6 *ip, void *end, __u8 *
 /* The first `popped` octets of layer 3 go. */
 INLINE int express_cut(struct xdp_md *ctx, struct express *x, __u32 popped, __u16 type)
 {
-	return express_push(ctx, x, popped, 0) ? express_out(ctx, x, type) : XDP_DROP;
+	void *l3;
+
+	return express_push(ctx, x, popped, 0, &l3) ? leave_with(XDP_DROP)
+						    : express_out(ctx, x, type);
 }
 
 /* The inner packet, behind `popped` octets, goes on alone, by adjacency or by
@@ -81,16 +84,15 @@ INLINE int express_decap6(struct xdp_md *ctx, struct express *x, struct ipv6 *in
 INLINE int express_decap_frame(struct xdp_md *ctx, struct express *x, __u32 popped, __u32 adj)
 {
 	__u32 frame = x->length - popped;
-	int behind = express_received(x) - express_l3(x) - x->length, verdict;
+	int verdict;
 
 	if (frame < ETH_LEN)
 		return not_taken();
 	x->hop = express_adjacency(adj, frame - ETH_LEN);
 	if (!x->hop || x->hop->tags)
 		return not_taken();
-	if ((behind && bpf_xdp_adjust_tail(ctx, -behind)) ||
-	    bpf_xdp_adjust_head(ctx, express_l3(x) + popped))
-		return XDP_ABORTED; /* cannot be: it only shrinks */
+	if (express_cut_behind(ctx, x, 1) || bpf_xdp_adjust_head(ctx, express_l3(x) + popped))
+		return leave_with(XDP_ABORTED); /* cannot be: it only shrinks */
 	verdict = express_leave(x);
 	x->port_flags &= ~EXPRESS_PADDED; /* there is nothing more to cut */
 	return verdict;

@@ -20,6 +20,7 @@ struct express {
 	__u32 access;
 	__u32 rule; /* index, of a session */
 	__u32 class; /* class_counter, of its forwarding; 0: none */
+	__u32 is6; /* 1: the outer header of GTP-U is IPv6's, 0: IPv4's (express_bit) */
 };
 
 /* Bits that no port's flags have: the frame has a VLAN tag; it has octets behind the IP packet
@@ -52,12 +53,17 @@ INLINE __u64 express_bit(struct express *x, int is)
 	return bit;
 }
 
-/* NOT_TAKEN, set where few packets leave. Else the compiler sets it before each branch that may lead
- * there, for all packets. */
-INLINE int not_taken(void)
+/* A verdict that few packets get, set where they leave. Else the compiler sets it before each branch
+ * that may lead there, for all packets. */
+INLINE int leave_with(int verdict)
 {
 	asm volatile("");
-	return NOT_TAKEN;
+	return verdict;
+}
+
+INLINE int not_taken(void)
+{
+	return leave_with(NOT_TAKEN);
 }
 
 /* Offset of the IP header that was received. */
@@ -71,22 +77,16 @@ INLINE void *packet_end(struct xdp_md *ctx)
 	return (void *)(long)*(volatile __u32 *)&ctx->data_end; /* to keep it takes a register */
 }
 
-/* 1 if the header at `ip` is IPv6's, 0 if it is IPv4's: it is one of both. */
-INLINE __u64 express_is6(struct express *x, void *ip)
+/* Octets of the outer header of GTP-U, which has no options. */
+INLINE __u64 express_header(struct express *x)
 {
-	return express_bit(x, *(__u8 *)ip & 0x20);
-}
-
-/* Octets of that header, which has no options. */
-INLINE __u64 express_header(struct express *x, void *ip)
-{
-	return IPV4_LEN + express_is6(x, ip) * (IPV6_LEN - IPV4_LEN);
+	return IPV4_LEN + x->is6 * (IPV6_LEN - IPV4_LEN);
 }
 
 /* Its TOS or traffic class. */
 INLINE __u8 express_class(struct express *x, void *ip)
 {
-	return be16(ld16(ip)) >> 4 * express_is6(x, ip);
+	return be16(ld16(ip)) >> 4 * x->is6;
 }
 
 /* Whether the frame has x->length octets from `l3` on. They may be in several pieces. */
@@ -291,6 +291,26 @@ INLINE int express_drop(struct express *x, enum reason reason)
 	return XDP_DROP;
 }
 
+/* Cuts what is behind the packet, which ends at `end`: all of it, or what may not stay there. 0 or
+ * less. A function of its own: few packets have something behind them. */
+GLOBAL int cut_behind(struct xdp_md *ctx, __u32 end, __u32 all)
+{
+	struct packet *p = journey_packet();
+	__u32 behind;
+
+	if (!p)
+		return -1;
+	behind = p->in.received - end;
+	if (!all && may_stay_behind(behind, p->in.received))
+		return 0;
+	return bpf_xdp_adjust_tail(ctx, -(int)behind);
+}
+
+INLINE int express_cut_behind(struct xdp_md *ctx, struct express *x, __u32 all)
+{
+	return x->port_flags & EXPRESS_PADDED && cut_behind(ctx, express_l3(x) + x->length, all);
+}
+
 /* Out, and counters. */
 INLINE int express_leave(struct express *x)
 {
@@ -311,8 +331,9 @@ INLINE int express_leave(struct express *x)
 }
 
 /* The first `popped` octets of layer 3 make room for `pushed`, and the Ethernet header as received
- * for the next hop's: where layer 3 begins now, or NULL. */
-INLINE void *express_push(struct xdp_md *ctx, struct express *x, __u32 popped, __u32 pushed)
+ * for the next hop's. 0, and in `l3` where layer 3 begins now; or -1. */
+INLINE int express_push(struct xdp_md *ctx, struct express *x, __u32 popped, __u32 pushed,
+			void **l3)
 {
 	__u64 header = ETH_LEN + hop_tags(x->hop) * VLAN_LEN;
 	int head = express_l3(x) + popped - pushed - header;
@@ -320,9 +341,10 @@ INLINE void *express_push(struct xdp_md *ctx, struct express *x, __u32 popped, _
 	opaque(header);
 	if (head && bpf_xdp_adjust_head(ctx, head)) {
 		count(&outcomes, REASON_HEADROOM, express_received(x));
-		return 0;
+		return -1;
 	}
-	return (void *)(long)ctx->data + header;
+	*l3 = (void *)(long)ctx->data + header;
+	return 0;
 }
 
 /* The Ethernet header before layer 3, for which express_push() made room, and out. */
@@ -331,7 +353,7 @@ INLINE int express_out(struct xdp_md *ctx, struct express *x, __u16 type)
 	void *eth = (void *)(long)ctx->data;
 
 	if (eth + (ETH_LEN + 2 * VLAN_LEN) > (void *)(long)ctx->data_end)
-		return XDP_ABORTED; /* cannot be: an IP packet follows */
+		return leave_with(XDP_ABORTED); /* cannot be: an IP packet follows */
 	write_link(eth, x->hop, type);
 	return express_leave(x);
 }
@@ -339,7 +361,9 @@ INLINE int express_out(struct xdp_md *ctx, struct express *x, __u16 type)
 /* The same for a packet that begins where it did. */
 INLINE int express_stay(struct xdp_md *ctx, struct express *x, __u16 type)
 {
-	return express_push(ctx, x, 0, 0) ? express_out(ctx, x, type) : XDP_DROP;
+	void *l3;
+
+	return express_push(ctx, x, 0, 0, &l3) ? leave_with(XDP_DROP) : express_out(ctx, x, type);
 }
 
 /* ---- the inner packet ---- */
@@ -373,25 +397,36 @@ INLINE int express_partial6(struct ipv6 *ip, __u32 length)
 				       pseudo_tail(length, protocol));
 }
 
-/* An IPv4 packet of `length` octets without options, with hops to spend, its checksum in place,
- * and some of layer 4. */
-INLINE int express_ipv4(struct ipv4 *ip, __u32 length, void *end, __u32 port_flags)
+/* Some of layer 4 behind a header without options, its checksum in place. */
+INLINE int express_payload4(struct ipv4 *ip, __u32 length, void *end, __u32 port_flags)
 {
-	if ((void *)ip + IPV4_LEN + EXPRESS_L4 > end || ip->version_ihl != 0x45 || ip->ttl <= 1)
-		return 0;
-	if (be16(ld16(&ip->length)) != length || length < IPV4_LEN + EXPRESS_L4 ||
-	    ld16(&ip->fragment) & be16(IPV4_FRAGMENT_MASK))
+	if ((void *)ip + IPV4_LEN + EXPRESS_L4 > end || length < IPV4_LEN + EXPRESS_L4)
 		return 0;
 	return !(port_flags & PORT_PARTIAL_CHECKSUM) || !express_partial4(ip, length);
 }
 
-INLINE int express_ipv6(struct ipv6 *ip, __u32 length, void *end, __u32 port_flags)
+INLINE int express_payload6(struct ipv6 *ip, __u32 length, void *end, __u32 port_flags)
 {
-	if ((void *)ip + IPV6_LEN + EXPRESS_L4 > end || !is_ipv6(ip) || ip->hop_limit <= 1)
-		return 0;
-	if (IPV6_LEN + be16(ld16(&ip->payload_length)) != length || length < IPV6_LEN + EXPRESS_L4)
+	if ((void *)ip + IPV6_LEN + EXPRESS_L4 > end || length < IPV6_LEN + EXPRESS_L4)
 		return 0;
 	return !(port_flags & PORT_PARTIAL_CHECKSUM) || !express_partial6(ip, length - IPV6_LEN);
+}
+
+/* An IPv4 packet of `length` octets without options, with hops to spend, its checksum in place,
+ * and some of layer 4. */
+INLINE int express_ipv4(struct ipv4 *ip, __u32 length, void *end, __u32 port_flags)
+{
+	return (void *)ip + IPV4_LEN <= end && ip->version_ihl == 0x45 && ip->ttl > 1 &&
+	       be16(ld16(&ip->length)) == length &&
+	       !(ld16(&ip->fragment) & be16(IPV4_FRAGMENT_MASK)) &&
+	       express_payload4(ip, length, end, port_flags);
+}
+
+INLINE int express_ipv6(struct ipv6 *ip, __u32 length, void *end, __u32 port_flags)
+{
+	return (void *)ip + IPV6_LEN <= end && is_ipv6(ip) && ip->hop_limit > 1 &&
+	       IPV6_LEN + be16(ld16(&ip->payload_length)) == length &&
+	       express_payload6(ip, length, end, port_flags);
 }
 
 #endif

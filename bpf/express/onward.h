@@ -27,16 +27,16 @@ INLINE int express_pdu_hash(void *pdu, __u32 length, void *end, __u32 *hash)
 	return 1;
 }
 
-/* Octets by which an IPv4 header is shorter than that at `ip`. */
-INLINE __u32 express_shrinks(struct express *x, void *ip)
+/* Octets by which an IPv4 header is shorter than the outer one. */
+INLINE __u32 express_shrinks(struct express *x)
 {
-	return express_header(x, ip) - IPV4_LEN;
+	return express_header(x) - IPV4_LEN;
 }
 
-/* TTL or hop limit of the header at `ip`. */
+/* TTL or hop limit of the outer header. */
 INLINE __u8 express_hops(struct express *x, void *ip)
 {
-	return *(__u8 *)(ip + 8 - express_is6(x, ip));
+	return *(__u8 *)(ip + 8 - x->is6);
 }
 
 /* The outer header becomes `g`, without a container of its own: the G-PDU's
@@ -44,11 +44,11 @@ INLINE __u8 express_hops(struct express *x, void *ip)
 INLINE int express_onward4(struct xdp_md *ctx, struct express *x, struct express_gtpu_header *g,
 			   void *ip)
 {
-	__u32 popped = express_shrinks(x, ip);
+	__u32 popped = express_shrinks(x);
 
 	ip += popped;
 	if (ip + IPV4_LEN + UDP_LEN + GTPU_LEN > packet_end(ctx))
-		return XDP_ABORTED; /* cannot be: a T-PDU follows */
+		return leave_with(XDP_ABORTED); /* cannot be: a T-PDU follows */
 	write_ipv4_udp(ip, g->tos, g->ttl, g->src, g->dst, x->length - popped,
 		       gtpu_ports(flow_port(g->hash)));
 	st32(ip + IPV4_LEN + UDP_LEN + 4, be32(g->teid));

@@ -64,16 +64,15 @@ INLINE int express_push6(struct xdp_md *ctx, struct express *x, struct express_i
 	opaque(second);
 	x->list_length = x->length - popped + pushed;
 	opaque(x->list_length);
-	ip = express_push(ctx, x, popped, pushed);
-	if (!ip)
-		return XDP_DROP;
+	if (express_push(ctx, x, popped, pushed, &ip))
+		return leave_with(XDP_DROP);
 	if (ip + IPV6_LEN > (void *)(long)ctx->data_end)
-		return XDP_ABORTED; /* cannot be: it was pushed */
+		return leave_with(XDP_ABORTED); /* cannot be: it was pushed */
 	write_ipv6(ip, first, second, x->list_length - IPV6_LEN, h->src, h->dst);
 	if (h->args && express_at_last(h))
 		args_mob_write(ip + 24, h->args, h->args >> ARGS_MOB_BITS);
 	if (h->srh && express_push_srh(ctx, x, h, ip + IPV6_LEN))
-		return XDP_ABORTED; /* cannot be: it was pushed */
+		return leave_with(XDP_ABORTED); /* cannot be: it was pushed */
 	return express_out(ctx, x, TYPE_IPV6);
 }
 
@@ -99,17 +98,17 @@ INLINE int express_push_gtpu4(struct xdp_md *ctx, struct express *x, struct expr
 			      __u32 popped)
 {
 	__u32 pushed = IPV4_LEN + gtpu_length(h->container), length = x->length - popped + pushed;
-	void *ip = express_push(ctx, x, popped, pushed);
 	__u64 sum = 0;
+	void *ip;
 
-	if (!ip)
-		return XDP_DROP;
+	if (express_push(ctx, x, popped, pushed, &ip))
+		return leave_with(XDP_DROP);
 	if (ip + IPV4_LEN + UDP_LEN > (void *)(long)ctx->data_end)
-		return XDP_ABORTED; /* cannot be: it was pushed */
+		return leave_with(XDP_ABORTED); /* cannot be: it was pushed */
 	write_ipv4_udp(ip, h->tos, h->ttl, h->src, h->dst, length, gtpu_ports(flow_port(h->hash)));
 	if (express_gpdu_header(ctx, ip + IPV4_LEN + UDP_LEN, length - IPV4_LEN - UDP_LEN, h->teid,
 				h->container, &sum))
-		return XDP_ABORTED; /* cannot be: it was pushed */
+		return leave_with(XDP_ABORTED); /* cannot be: it was pushed */
 	return express_out(ctx, x, TYPE_IPV4);
 }
 
@@ -138,15 +137,14 @@ INLINE int express_push_gtpu6(struct xdp_md *ctx, struct express *x, struct expr
 	sum = h->sum + address_sum(src) + address_sum(dst);
 	opaque(sum); /* these take less of the stack than what they are computed from */
 	opaque(first);
-	ip = express_push(ctx, x, popped, IPV6_LEN + pushed);
-	if (!ip)
-		return XDP_DROP;
+	if (express_push(ctx, x, popped, IPV6_LEN + pushed, &ip))
+		return leave_with(XDP_DROP);
 	if (ip + IPV6_LEN + UDP_LEN > (void *)(long)ctx->data_end)
-		return XDP_ABORTED; /* cannot be: it was pushed */
+		return leave_with(XDP_ABORTED); /* cannot be: it was pushed */
 	write_ipv6(ip, first, second, length, src, dst);
 	if (express_gpdu_header(ctx, ip + IPV6_LEN + UDP_LEN, length - UDP_LEN, h->teid,
 				h->container, &sum))
-		return XDP_ABORTED; /* cannot be: it was pushed */
+		return leave_with(XDP_ABORTED); /* cannot be: it was pushed */
 	/* the flow label is of the hash, too */
 	write_udp6(ip + IPV6_LEN, gtpu_ports(flow_port(be32(first))), length, sum);
 	return express_out(ctx, x, TYPE_IPV6);

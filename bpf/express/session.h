@@ -390,7 +390,7 @@ INLINE int express_session_onward(struct xdp_md *ctx, struct express *x, struct 
 	if (inner->version_ihl == 0x45 ? express_nested4(x, inner, packet_end(ctx))
 				       : express_nested6(x, (void *)inner))
 		return not_taken();
-	x->hop = express_shared(f->adjacency, g.hash, x->length - express_shrinks(x, ip));
+	x->hop = express_shared(f->adjacency, g.hash, x->length - express_shrinks(x));
 	if (!x->hop)
 		return not_taken();
 	verdict = express_rates(x, f, entry, rule, x->tunnel_length);
@@ -462,7 +462,7 @@ INLINE int express_to_nat(struct xdp_md *ctx, struct express *x, struct ipv4 *ip
 	struct pool4 *pool;
 	int read, verdict;
 
-	if (!express_ipv4(ip, x->length, end, x->port_flags) || nat_of_address(ld32(&ip->src)))
+	if (!express_payload4(ip, x->length, end, x->port_flags) || nat_of_address(ld32(&ip->src)))
 		return not_taken();
 	read = nat_read(ctx, express_l3(x), 1);
 	if (read < 0 || read & NAT_READ_QUOTED)

@@ -255,8 +255,8 @@ func TestFullTables(t *testing.T) {
 // loads a program: the time of a start, and the room that is left until the
 // kernel's limit of a million.
 var verifierCeiling = map[string]uint32{
-	abi.ProgCulvertXdp:     252_000,
-	abi.ProgCulvertCpu:     252_000, // the same, where packets are spread over CPUs
+	abi.ProgCulvertXdp:     240_000,
+	abi.ProgCulvertCpu:     240_000, // the same, where packets are spread over CPUs
 	abi.ProgCulvertSpread:  15_000,
 	abi.ProgCulvertN4:      65_000,
 	abi.ProgCulvertN4First: 65_000, // the same, before the data path
