@@ -22,11 +22,11 @@ struct n4_datagram {
 
 /* ---- in ---- */
 
-/* The sum of octets of a frame in one piece, in words: a call of the kernel for each costs more than
- * a word. A function of its own: the verifier goes through its loop once for all who ask. */
+/* The sum of 8 or more octets of a frame in one piece, in words: a call of the kernel for each costs
+ * more than a word. A function of its own: the verifier goes through its loop once for all who ask. */
 GLOBAL __u64 sum_here(struct xdp_md *ctx, __u32 from, __u32 length)
 {
-	__u64 sum = 0;
+	__u64 sum = 0, last;
 	__u8 *b;
 	__u32 i;
 
@@ -38,21 +38,11 @@ GLOBAL __u64 sum_here(struct xdp_md *ctx, __u32 from, __u32 length)
 		from += 8;
 		length -= 8;
 	}
-	if (length & 4) {
-		b = at(ctx, from, 4);
-		sum += b ? ld32(b) : 0;
-		from += 4;
-	}
-	if (length & 2) {
-		b = at(ctx, from, 2);
-		sum += b ? ld16(b) : 0;
-		from += 2;
-	}
-	if (length & 1) {
-		b = at(ctx, from, 1);
-		sum += b ? *b : 0;
-	}
-	return sum;
+	b = at(ctx, from + length - 8, 8);
+	if (!b || !length)
+		return sum;
+	last = ld64(b) >> (64 - 8 * length); /* the octets before them are in the word before */
+	return sum + (__u32)last + (last >> 32);
 }
 
 INLINE int udp_is_sound(struct xdp_md *ctx, struct n4_datagram *d, __u32 port_flags)
@@ -60,7 +50,8 @@ INLINE int udp_is_sound(struct xdp_md *ctx, struct n4_datagram *d, __u32 port_fl
 	struct udp *udp = at(ctx, d->l4, UDP_LEN);
 	__u64 sum;
 
-	if (!udp || be16(ld16(&udp->length)) != d->length || d->length > PFCP_LONGEST + UDP_LEN)
+	if (!udp || be16(ld16(&udp->length)) != d->length || d->length < UDP_LEN ||
+	    d->length > PFCP_LONGEST + UDP_LEN)
 		return 0;
 	if (port_flags & PORT_PARTIAL_CHECKSUM || (d->version == 4 && !ld16(&udp->checksum)))
 		return 1;

@@ -145,10 +145,10 @@ GLOBAL __u32 hash_instance(struct xdp_md *ctx, __u32 from, __u32 length)
 /* Takes an IE that must not be there twice. */
 INLINE int once(struct n4_update *u, __u32 has)
 {
-	if (u->has & has)
-		return 0;
-	u->has |= has;
-	return 1;
+	__u32 had = u->has;
+
+	u->has = had | has;
+	return !(had & has);
 }
 
 INLINE int read_creation(struct xdp_md *ctx, struct n4_update *u, __u32 value, __u32 length)
@@ -343,12 +343,17 @@ GLOBAL int read_repeated(struct xdp_md *ctx, struct n4_repeated *r, __u32 from, 
 	return NOT_HERE;
 }
 
-/* Update FARs, and what is only compared. */
-INLINE int read_modification(struct xdp_md *ctx, struct n4_message *m, const __u64 *key)
+/* Update FARs, and what is only compared. A function of its own: the verifier goes through its loop
+ * once. */
+GLOBAL int read_modification(struct xdp_md *ctx, struct n4_message *m, __u64 key, __u64 more_key)
 {
-	struct n4_repeated r = { .key = { key[0], key[1] } };
-	__u32 i, from = m->at, end = m->end, length;
+	struct n4_repeated r = { .key = { key, more_key } };
+	__u32 i, from, end, length;
 
+	if (!m)
+		return NOT_HERE;
+	from = m->at;
+	end = m->end;
 	for (i = 0; i < 1 + N4_PDRS + N4_FARS && from < end; i++) {
 		__u8 *ie = at(ctx, from, PFCP_IE_LEN);
 
@@ -383,7 +388,8 @@ INLINE int read_message(struct xdp_md *ctx, struct n4_message *m, __u32 from, __
 		return NOT_HERE;
 	if (m->type == PFCP_HEARTBEAT_REQUEST)
 		return read_heartbeat(ctx, m);
-	return m->type == PFCP_MODIFICATION_REQUEST ? read_modification(ctx, m, key) : NOT_HERE;
+	return m->type == PFCP_MODIFICATION_REQUEST ? read_modification(ctx, m, key[0], key[1])
+						    : NOT_HERE;
 }
 
 #endif

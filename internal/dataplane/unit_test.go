@@ -258,8 +258,8 @@ var verifierCeiling = map[string]uint32{
 	abi.ProgCulvertXdp:     240_000,
 	abi.ProgCulvertCpu:     240_000, // the same, where packets are spread over CPUs
 	abi.ProgCulvertSpread:  15_000,
-	abi.ProgCulvertN4:      65_000,
-	abi.ProgCulvertN4First: 65_000, // the same, before the data path
+	abi.ProgCulvertN4:      60_000,
+	abi.ProgCulvertN4First: 60_000, // the same, before the data path
 	abi.ProgCulvertN4Port:  20,
 	abi.ProgCulvertPod:     42_000,
 	abi.ProgCulvertUplink:  86_000,
