@@ -6,10 +6,12 @@
 #include "def/adjacency.h"
 #include "lib/headers.h"
 
-/* VLAN tags of the link, of which the verifier knows that they are few. */
+/* VLAN tags of the link: two at most, whatever stands in the table. */
 INLINE __u64 hop_tags(struct next_hop *hop)
 {
-	return hop->tags & 3;
+	__u64 tags = hop->tags & 3;
+
+	return tags - (tags & tags >> 1);
 }
 
 INLINE void write_addresses(void *eth, struct next_hop *hop)

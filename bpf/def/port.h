@@ -22,7 +22,7 @@ enum port_flags {
 	PORT_HOST_FORWARD = 1024, /* packets for others */
 	PORT_SOURCES = 2048,      /* has entries in class_by_source */
 	PORT_TO_KERNEL = 4096,    /* a pod's: what it may send is left to the kernel */
-	PORT_NEVER = 8192, /* no port has it (express_zero); the next two are of the lane */
+	PORT_NEVER = 8192,        /* no port has it (express_zero); two more are of the lane */
 	/* the rest: the table that steers untagged packets before the node's, which has
 	 * the number of the port's ifindex, or a pod's tenant's table; 0: none */
 	PORT_TABLE_SHIFT = 16,
@@ -40,11 +40,11 @@ enum port_flags {
 
 struct port {
 	__u32 flags;
-	__u16 mtu; /* of layer 3; 0: not known */
-	__u8 access; /* index; 0: no peers, no services */
+	__u16 mtu;    /* of layer 3; 0: not known */
+	__u8 access;     /* index; 0: no peers, no services */
 	__u8 classifier; /* index, of what arrives; 0: all best effort */
-	__u64 mac; /* its own, as is_for_port() reads it; 0: not known */
-	__u32 pod; /* index of the pod behind it; 0: none */
+	__u64 mac;    /* its own, as is_for_port() reads it; 0: not known */
+	__u32 pod;    /* index of the pod behind it; 0: none */
 	/* fragments that wait for the daemon, written by the data path: from where in the ring on,
 	 * octets of them, and octets before; two entries in a cache line, and none in two */
 	__u32 handed_since, handed, handed_before;

@@ -33,15 +33,6 @@ INLINE void *express_upper(struct express *x, struct ipv6 *ip, void *end, __u8 *
 
 /* ---- decapsulation ---- */
 
-/* The first `popped` octets of layer 3 go. */
-INLINE int express_cut(struct xdp_md *ctx, struct express *x, __u32 popped, __u16 type)
-{
-	void *l3;
-
-	return express_push(ctx, x, popped, 0, &l3) ? leave_with(XDP_DROP)
-						    : express_out(ctx, x, type);
-}
-
 /* The inner packet, behind `popped` octets, goes on alone, by adjacency or by
  * table. */
 INLINE int express_decap4(struct xdp_md *ctx, struct express *x, struct ipv4 *inner, void *end,
@@ -121,7 +112,7 @@ INLINE int express_csid(struct xdp_md *ctx, struct express *x, struct local_sid 
 	if (!x->hop)
 		return not_taken();
 	advance(ip, 0, &next);
-	return express_stay(ctx, x, TYPE_IPV6);
+	return express_cut(ctx, x, 0, TYPE_IPV6);
 }
 
 /* The next segment of the one SRH, where there is a hop to spend; or NULL. */
@@ -166,7 +157,7 @@ INLINE int express_end(struct xdp_md *ctx, struct express *x, struct local_sid *
 	if (left == 1 && sid->flavors & FLAVOR_PSP &&
 	    take_srh_out(ctx, l3, l3 + IPV6_LEN, l3 + 6) < 0)
 		return express_drop(x, REASON_EXTENSION_CHAIN);
-	return express_stay(ctx, x, TYPE_IPV6);
+	return express_cut(ctx, x, 0, TYPE_IPV6);
 }
 
 /* End.B6.Encaps and End.B6.Encaps.Red: the next segment, and another policy around it. */
@@ -202,7 +193,7 @@ INLINE int express_map(struct xdp_md *ctx, struct express *x, struct local_sid *
 		return not_taken();
 	map_checksum(ip, end, x->length, &m->target);
 	advance(ip, 0, &m->target);
-	return express_stay(ctx, x, TYPE_IPV6);
+	return express_cut(ctx, x, 0, TYPE_IPV6);
 }
 
 #endif

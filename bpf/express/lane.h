@@ -291,7 +291,7 @@ INLINE int express_drop(struct express *x, enum reason reason)
 	return XDP_DROP;
 }
 
-/* Cuts what is behind the packet, which ends at `end`: all of it, or what may not stay there. 0 or
+/* Cuts what is behind the packet, which ends at offset `end`. Without `all` some padding may stay. 0 or
  * less. A function of its own: few packets have something behind them. */
 GLOBAL int cut_behind(struct xdp_md *ctx, __u32 end, __u32 all)
 {
@@ -358,12 +358,13 @@ INLINE int express_out(struct xdp_md *ctx, struct express *x, __u16 type)
 	return express_leave(x);
 }
 
-/* The same for a packet that begins where it did. */
-INLINE int express_stay(struct xdp_md *ctx, struct express *x, __u16 type)
+/* The first `popped` octets of layer 3 go, and the rest leaves. */
+INLINE int express_cut(struct xdp_md *ctx, struct express *x, __u32 popped, __u16 type)
 {
 	void *l3;
 
-	return express_push(ctx, x, 0, 0, &l3) ? leave_with(XDP_DROP) : express_out(ctx, x, type);
+	return express_push(ctx, x, popped, 0, &l3) ? leave_with(XDP_DROP)
+						    : express_out(ctx, x, type);
 }
 
 /* ---- the inner packet ---- */
